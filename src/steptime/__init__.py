@@ -1,0 +1,1 @@
+"""A performance model of deep learning on GPU servers."""
