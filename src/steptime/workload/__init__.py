@@ -1,1 +1,1 @@
-"""To be written."""
+"""Workloads: what a model computes in one step, as a table of operators."""
