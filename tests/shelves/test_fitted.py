@@ -66,8 +66,7 @@ def faults_of_set(content: dict[str, Any], stem: str) -> Iterator[str]:
         "values: numbers only, and at least one": content["values"] and is_numbers(content["values"]),
         "command: what to type to fit it again": content["command"].startswith(COMMANDS),
         "date: a day, as 2026-12-01": re.fullmatch(r"\d{4}-\d\d-\d\d", content["date"]),
-        "valid: the range of every fitted input": content["valid"]
-        and is_numbers(content["valid"]),
+        "valid: the range of every fitted input": content["valid"] and is_numbers(content["valid"]),
     }
     yield from (fault for fault, holds in rules.items() if not holds)
     yield from _faults_of_origin(content["from"])
