@@ -64,3 +64,18 @@ def test_a_long_file_is_found(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("x = 1\n" * MAX_LINES)
     assert long_files(tmp_path, "nothing about it") == [f"long.py has {MAX_LINES + 1} lines"]
     assert long_files(tmp_path, "`long.py` is a table of names") == []
+
+
+def badly_named_fragments(folder: Path) -> list[str]:
+    name = re.compile(r"[a-z0-9-]+\.(added|changed|fixed|removed)\.md|README\.md")
+    return [p.name for p in sorted(folder.iterdir()) if not name.fullmatch(p.name)]
+
+
+def test_fragments_of_the_changelog_say_their_kind() -> None:
+    assert badly_named_fragments(ROOT / "changelog.d") == []
+
+
+def test_a_badly_named_fragment_is_found(tmp_path: Path) -> None:
+    for name in ("README.md", "l40s-cache.changed.md", "notes.txt", "cache.improved.md"):
+        (tmp_path / name).touch()
+    assert badly_named_fragments(tmp_path) == ["cache.improved.md", "notes.txt"]
