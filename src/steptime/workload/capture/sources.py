@@ -80,6 +80,7 @@ def _timm(name: str, request: CaptureRequest) -> Built:
     native = config.input_size[-1] if config is not None and config.input_size else 224
     size = request.image_size or native
     resized = {} if size == native else {"img_size": size}
+    timm.layers.set_fused_attn(request.attention == "sdpa")
     try:
         module = _on_meta(lambda: timm.create_model(name, pretrained=False, **resized))
     except TypeError:  # convolutional models take any size and no such argument

@@ -1,0 +1,87 @@
+"""Find the fitted parameters for an accelerator, or those of its nearest relative, and say which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.errors import CatalogueError
+from steptime.hardware import Accelerator, similarity
+
+SCHEMA = "steptime.fitted/1"
+# When nothing was fitted in a dtype, the nearest one in how the units compute.
+_DTYPE_CHAIN = {
+    "bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16"), "tf32": ("tf32", "bf16", "fp16"),
+    "fp8": ("fp8", "bf16"), "fp4": ("fp4", "fp8"), "int8": ("int8", "fp8", "bf16"),
+    "fp32": ("fp32",), "fp64": ("fp64", "fp32"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """Parameters per accelerator, each value of shape (accelerators,), and where each came from."""
+
+    values: Mapping[str, NDArray[np.float64]]
+    origin: tuple[str, ...]  # per accelerator: name of the accelerator whose fit is used
+    dtype: tuple[str, ...]
+    date: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def load_fits() -> dict[str, list[dict[str, Any]]]:
+    """Return all fitted sets on the shelf by formula folder, user's own first.
+
+    Raises
+    ------
+    CatalogueError
+        When a file is damaged or of another schema.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for folder in resources.files("steptime").joinpath("data", "fitted").iterdir():
+        if folder.is_dir():
+            found[folder.name] = [_read(f) for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".json")]
+    return found
+
+
+def _read(path: Any) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogueError(f"The fitted file {path} is damaged ({error}); refit it with 'steptime calibrate'.") from None
+    if content.get("schema") != SCHEMA:
+        raise CatalogueError(f"The fitted file {path} has schema {content.get('schema')!r}, expected {SCHEMA!r}.")
+    return content
+
+
+def choose(formula: str, accelerators: Sequence[Accelerator], dtype: str, by_name: Mapping[str, Accelerator]) -> Choice:
+    """Pick a whole fitted set for each accelerator: its own, else its nearest relative's.
+
+    Parameters
+    ----------
+    formula : str
+        A folder of ``data/fitted``.
+    accelerators : sequence of Accelerator
+    dtype : str
+    by_name : mapping
+        The catalogue, to judge how near a fitted accelerator is.
+    """
+    sets = load_fits().get(formula, [])
+    for wanted in _DTYPE_CHAIN.get(dtype, (dtype,)):
+        usable = [s for s in sets if s["dtype"] == wanted and s["accelerator"] in by_name]
+        if usable:
+            picked = [max(usable, key=lambda s: similarity(a, by_name[s["accelerator"]])) for a in accelerators]
+            names = sorted(set.intersection(*(set(p["values"]) for p in picked)))
+            return Choice(
+                values={n: np.array([p["values"][n] for p in picked], dtype=float) for n in names},
+                origin=tuple(p["accelerator"] for p in picked),
+                dtype=tuple(p["dtype"] for p in picked),
+                date=tuple(p["date"] for p in picked),
+            )
+    raise CatalogueError(f"Nothing was fitted for {formula} in {dtype}; run 'steptime calibrate {formula}'.")

@@ -1,0 +1,43 @@
+"""The 80 % interval of a prediction, from the residuals of the judged rows most like it."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+COVERAGE = 0.8
+
+
+@lru_cache(maxsize=1)
+def load_residuals() -> dict[str, Any]:
+    """Return the quantiles of measured/predicted by class, as the scoreboard left them."""
+    path = resources.files("steptime").joinpath("data", "fitted", "residuals.json")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def step_time_interval(step_time_s: float, *, task: str, family: str, provenance: str) -> tuple[float, float]:
+    """Return the bounds between which four in five measurements are expected.
+
+    Parameters
+    ----------
+    step_time_s : float
+    task : str
+        train or infer.
+    family : str
+        What the time is spent on: convolution, transformer, other.
+    provenance : str
+        calibrated, transferred or extrapolated.
+
+    Notes
+    -----
+    The most specific class with enough rows answers; each wider one stands in for it in turn.
+    """
+    classes = load_residuals()["step_time"]
+    for key in (f"{task}/{family}/{provenance}", f"{task}/*/{provenance}", f"*/*/{provenance}", "*/*/extrapolated"):
+        if key in classes:
+            low, high = classes[key]["low_ratio"], classes[key]["high_ratio"]
+            return step_time_s * low, step_time_s * high
+    return step_time_s / 2, step_time_s * 2
