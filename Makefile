@@ -85,7 +85,8 @@ bench: .venv/.test ## how fast is steptime itself
 	for file in benchmarks/*.py; do OMP_NUM_THREADS=1 $(BIN)/python $$file; done
 
 zoo: .venv/.test ## capture the bundled workloads again
-	$(BIN)/steptime capture --zoo
+	@$(call install,diffusers)
+	$(BIN)/python zoo/capture_all.py
 
 docs: scoreboard ## renew the generated pages and run what the documents tell a reader to type
 	$(PYTEST) tests/house/test_documents.py

@@ -71,7 +71,7 @@ def formulas() -> dict[str, Callable[..., Any]]:
 def text_files() -> Iterator[Path]:
     """Yield the files that people write: code, tests, documents and settings."""
     suffixes = {".py", ".md", ".toml", ".json", ".csv", ".bib", ".yml", ".yaml", ".cfg", ".sh", ".txt"}
-    folders = ("src", "tests", "docs", "benchmarks", "changelog.d", ".ci")
+    folders = ("src", "tests", "docs", "benchmarks", "zoo", "changelog.d", ".ci")
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and (path.suffix in suffixes or folder == ".ci"):
