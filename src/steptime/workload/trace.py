@@ -124,7 +124,7 @@ def _columns(trace: Trace) -> dict[str, Any]:
     return columns
 
 
-def _same_structure(first: Trace, second: Trace) -> bool:
+def same_structure(first: Trace, second: Trace) -> bool:
     """Tell whether two traces have the same operators and storages in the same order."""
     if len(first.events) != len(second.events) or len(first.storages) != len(second.storages):
         return False
@@ -196,7 +196,7 @@ def merge(traces: Sequence[Trace], batches: Sequence[int], *, model: str, task: 
     CaptureError
         When two traces differ in structure: capture at the batch that is wanted instead.
     """
-    if len(traces) == 2 and not _same_structure(traces[0], traces[1]):
+    if len(traces) == 2 and not same_structure(traces[0], traces[1]):
         raise CaptureError(
             f"{model} runs other operators at batch {batches[1]} than at batch {batches[0]}; "
             "capture it at the batch that you want (--batch N --fixed-batch)."

@@ -1,0 +1,166 @@
+"""From a model's name, as a person types it, to its workload.
+
+    resnet50, bert-large            the bundled zoo and configurations; no torch needed
+    path/to/config.json             a Hugging Face configuration
+    path/to/NAME.workload.json.gz   a workload that was captured before
+    timm/NAME torchvision/NAME hf/NAME file.py:factory package.module:factory   captured through torch
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from steptime.errors import InputError, UnknownNameError
+from steptime.workload.capture import CaptureRequest, capture
+from steptime.workload.file import SUFFIX, load
+from steptime.workload.precision import source_precision, to_precision
+from steptime.workload.table import Workload
+
+_CAPTURED_PREFIXES = ("timm/", "torchvision/", "hf/")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRequest:
+    """A model on the shapes and under the recipe that shape its operators."""
+
+    name: str
+    task: str = "train"
+    precision: str = "fp32"
+    image_size: int = 0
+    seq_len: int = 0
+    context_len: int = 0
+    attention: str = "sdpa"
+    checkpointing: str = "none"
+    lora_rank: int = 0
+    freeze: str = ""
+    input_shape: tuple[int, ...] = ()
+    input_dtype: str = "float32"
+    fixed_batch: int = 0
+
+
+@lru_cache(maxsize=1)
+def zoo() -> Mapping[str, str]:
+    """Return the bundled captures: what a person may type -> the file's stem."""
+    names: dict[str, str] = {}
+    for path in _zoo_folder().iterdir():
+        if path.name.endswith(SUFFIX):
+            stem = path.name.removesuffix(SUFFIX).split(".")[0]
+            for spelling in (stem, f"timm/{stem}", f"torchvision/{stem}"):
+                names[_plain(spelling)] = stem
+    return names
+
+
+def _zoo_folder() -> Any:
+    return resources.files("steptime").joinpath("data", "captured", "zoo")
+
+
+def _plain(name: str) -> str:
+    """Drop what people write differently: case, dashes, underscores, dots."""
+    return re.sub(r"[-_. ]", "", name.lower())
+
+
+def known_models() -> list[str]:
+    """List what can be predicted without torch."""
+    from steptime.workload.transformer import known_configs
+
+    return sorted({*zoo().values(), *known_configs()})
+
+
+def load_workload(request: ModelRequest) -> Workload:
+    """Find or make the workload of a model.
+
+    Raises
+    ------
+    UnknownNameError
+        When the name resolves to nothing.
+    CaptureError, MissingExtraError, WorkloadError
+        As the way that was taken raises them.
+    """
+    if request.name.endswith(SUFFIX):
+        return _as_asked(load(Path(request.name)), request)
+    bundled = _from_zoo(request)
+    if bundled is not None:
+        return bundled
+    built = _from_config(request)
+    if built is not None:
+        return built
+    if request.name.startswith(_CAPTURED_PREFIXES) or ":" in request.name:
+        return _captured(request)
+    raise UnknownNameError(
+        "model", request.name, known_models(),
+        "Give timm/NAME, torchvision/NAME, a config.json or file.py:factory for a model that is not bundled.",
+    )  # fmt: skip
+
+
+def _as_asked(workload: Workload, request: ModelRequest) -> Workload:
+    """Check that a workload from a file answers the request, and put it into its precision."""
+    if workload.task != request.task:
+        raise InputError(f"{request.name} was captured for {workload.task}, not for {request.task}; capture it again.")
+    for what in ("image_size", "seq_len"):
+        wanted = getattr(request, what)
+        have = workload.image_size if what == "image_size" else workload.tokens_per_sample
+        if wanted and have and wanted != have:
+            raise InputError(f"{request.name} was captured at {what.replace('_', ' ')} {have}, not {wanted}; capture it again.")
+    return to_precision(workload, request.precision)
+
+
+def _changes_operators(request: ModelRequest) -> bool:
+    return bool(request.checkpointing != "none" or request.lora_rank or request.freeze or request.attention != "sdpa")
+
+
+def _from_zoo(request: ModelRequest) -> Workload | None:
+    stem = zoo().get(_plain(request.name))
+    if stem is None or _changes_operators(request):
+        return None
+    task = "train" if request.task == "train" else "infer"
+    path = _zoo_folder().joinpath(f"{stem}.{task}.{source_precision(request.precision)}{SUFFIX}")
+    if not path.is_file():
+        return None
+    workload = load(Path(str(path)))
+    if request.image_size not in (0, workload.image_size):
+        return None
+    return replace(to_precision(workload, request.precision), model=stem)
+
+
+def _from_config(request: ModelRequest) -> Workload | None:
+    from steptime.workload.transformer import build_transformer, can_build, find_config
+
+    if request.freeze:
+        return None
+    found = find_config(request.name)
+    if found is None:
+        return None
+    config, name = found
+    if not can_build(config):
+        return None
+    workload = build_transformer(
+        config, task=request.task, precision=_built_precision(request.precision), seq_len=request.seq_len,
+        attention=request.attention, checkpointing=request.checkpointing, lora_rank=request.lora_rank,
+        context_len=request.context_len,
+    )  # fmt: skip
+    return replace(to_precision(workload, request.precision), model=name)
+
+
+def _built_precision(precision: str) -> str:
+    return "amp-bf16" if precision == "fp8" else precision
+
+
+def _captured(request: ModelRequest) -> Workload:
+    """Capture through torch; names of the zoo that must be captured anew come from timm."""
+    batches = (request.fixed_batch,) if request.fixed_batch else (2, 3)
+    wanted = "amp-bf16" if request.precision == "fp8" else "fp32" if request.precision == "tf32" else request.precision
+    workload = capture(
+        CaptureRequest(
+            model=request.name, task="train" if request.task == "train" else "infer", precision=wanted,
+            batches=batches, image_size=request.image_size, seq_len=request.seq_len,
+            input_shape=request.input_shape, input_dtype=request.input_dtype, checkpointing=request.checkpointing,
+            freeze=request.freeze, lora_rank=request.lora_rank, attention=request.attention,
+        )
+    )  # fmt: skip
+    return to_precision(workload, request.precision)
