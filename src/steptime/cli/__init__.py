@@ -1,1 +1,1 @@
-"""To be written."""
+"""The command line: one small file per verb."""

@@ -47,8 +47,8 @@ def issue_time_s(
 
     Examples
     --------
-    >>> float(issue_time_s(1, is_backward=False, forward_dispatch_s=6e-6, backward_dispatch_s=4e-6, launch_s=4e-6))
-    1e-05
+    >>> float(issue_time_s(1, is_backward=False, forward_dispatch_s=6.0, backward_dispatch_s=4.0, launch_s=4.0))
+    10.0
     """
     launches = np.asarray(launches, dtype=float)
     dispatch = np.where(np.asarray(is_backward, dtype=bool), backward_dispatch_s, forward_dispatch_s)

@@ -77,7 +77,9 @@ def choose(formula: str, accelerators: Sequence[Accelerator], dtype: str, by_nam
         usable = [s for s in sets if s["dtype"] == wanted and s["accelerator"] in by_name]
         if usable:
             picked = [max(usable, key=lambda s: similarity(a, by_name[s["accelerator"]])) for a in accelerators]
-            names = sorted(set.intersection(*(set(p["values"]) for p in picked)))
+            names = sorted(picked[0]["values"])
+            if any(sorted(p["values"]) != names for p in picked):
+                raise CatalogueError(f"Fitted sets of {formula} in {wanted} have different parameters; refit them all.")
             return Choice(
                 values={n: np.array([p["values"][n] for p in picked], dtype=float) for n in names},
                 origin=tuple(p["accelerator"] for p in picked),
