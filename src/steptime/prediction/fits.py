@@ -60,7 +60,9 @@ def _read(path: Any) -> dict[str, Any]:
     return content
 
 
-def choose(formula: str, accelerators: Sequence[Accelerator], dtype: str, by_name: Mapping[str, Accelerator]) -> Choice:
+def choose(
+    formula: str, accelerators: Sequence[Accelerator], dtypes: Sequence[str], by_name: Mapping[str, Accelerator]
+) -> Choice:
     """Pick a whole fitted set for each accelerator: its own, else its nearest relative's.
 
     Parameters
@@ -68,22 +70,34 @@ def choose(formula: str, accelerators: Sequence[Accelerator], dtype: str, by_nam
     formula : str
         A folder of ``data/fitted``.
     accelerators : sequence of Accelerator
-    dtype : str
+    dtypes : sequence of str
+        The dtype in which each of them computes.
     by_name : mapping
         The catalogue, to judge how near a fitted accelerator is.
+
+    Raises
+    ------
+    CatalogueError
+        When nothing was fitted, or sets of one formula have different parameters.
     """
-    sets = load_fits().get(formula, [])
-    for wanted in _DTYPE_CHAIN.get(dtype, (dtype,)):
-        usable = [s for s in sets if s["dtype"] == wanted and s["accelerator"] in by_name]
+    sets = [s for s in load_fits().get(formula, []) if s["accelerator"] in by_name]
+    picked = [_nearest(sets, a, d, by_name, formula) for a, d in zip(accelerators, dtypes, strict=True)]
+    names = sorted(picked[0]["values"])
+    if any(sorted(p["values"]) != names for p in picked):
+        raise CatalogueError(f"Fitted sets of {formula} have different parameters; refit them all with 'steptime calibrate'.")
+    return Choice(
+        values={n: np.array([p["values"][n] for p in picked], dtype=float) for n in names},
+        origin=tuple(p["accelerator"] for p in picked),
+        dtype=tuple(p["dtype"] for p in picked),
+        date=tuple(p["date"] for p in picked),
+    )
+
+
+def _nearest(
+    sets: Sequence[dict[str, Any]], accelerator: Accelerator, dtype: str, by_name: Mapping[str, Accelerator], formula: str
+) -> dict[str, Any]:
+    for wanted in _DTYPE_CHAIN.get(dtype, (dtype, "fp32")):
+        usable = [s for s in sets if s["dtype"] == wanted]
         if usable:
-            picked = [max(usable, key=lambda s: similarity(a, by_name[s["accelerator"]])) for a in accelerators]
-            names = sorted(picked[0]["values"])
-            if any(sorted(p["values"]) != names for p in picked):
-                raise CatalogueError(f"Fitted sets of {formula} in {wanted} have different parameters; refit them all.")
-            return Choice(
-                values={n: np.array([p["values"][n] for p in picked], dtype=float) for n in names},
-                origin=tuple(p["accelerator"] for p in picked),
-                dtype=tuple(p["dtype"] for p in picked),
-                date=tuple(p["date"] for p in picked),
-            )
+            return max(usable, key=lambda s: similarity(accelerator, by_name[s["accelerator"]]))
     raise CatalogueError(f"Nothing was fitted for {formula} in {dtype}; run 'steptime calibrate {formula}'.")

@@ -1,0 +1,93 @@
+"""Lay rows of one kind against accelerators and call their formula: (rows, 1) × (accelerators,)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime import kernels
+from steptime.prediction.fits import Choice
+from steptime.prediction.peaks import ELEMENT_BYTES, Machines
+from steptime.workload.operator import DIMS, Direction, Kind, causal_fraction
+from steptime.workload.table import Operators
+
+FloatArray = NDArray[np.float64]
+
+# The folder of data/fitted whose parameters a kind uses; all others move memory.
+FOLDERS: Mapping[str, str] = {
+    Kind.GEMM: "gemm", Kind.CONVOLUTION: "convolution", Kind.ATTENTION: "attention", Kind.RECURRENT: "recurrent",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """Rows of one kind and dtype; every array of shape (rows, 1)."""
+
+    kind: str
+    dims: Mapping[str, FloatArray]
+    direction: NDArray[np.str_]
+    bytes_read: FloatArray
+    bytes_written: FloatArray
+    fused_bytes_read: FloatArray
+    fused_bytes_written: FloatArray
+    fused_launches: FloatArray
+
+    @classmethod
+    def of(cls, operators: Operators, rows: NDArray[np.int64]) -> Block:
+        """Take ``rows`` of a table."""
+        kind = Kind(str(operators.kind[rows[0]]))
+        dims = {name: operators.dims[rows, i, None] for i, name in enumerate(DIMS[kind])}
+        columns = {
+            n: getattr(operators, n)[rows, None]
+            for n in ("direction", "bytes_read", "bytes_written", "fused_bytes_read", "fused_bytes_written", "fused_launches")
+        }
+        return cls(kind=kind, dims=dims, **columns)
+
+
+def gemm(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
+    """Time matrix products; the output is as wide as what the captured row writes."""
+    d = block.dims
+    outputs = np.maximum(d["batch"] * d["m"] * d["n"], 1)
+    size = ELEMENT_BYTES[dtype]
+    return kernels.gemm_time_s(
+        d["batch"], d["m"], d["n"], d["k"], element_bytes=size,
+        output_bytes=np.clip(block.bytes_written / outputs, size, 4),
+        peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
+        l2_bytes=machines.l2_bytes, num_units=machines.num_units, clock_hz=machines.clock_hz, **fit.values,
+    )  # fmt: skip
+
+
+def convolution(
+    block: Block, machines: Machines, dtype: str, fit: Choice, *, channels_last: bool, **_run: object
+) -> FloatArray:
+    """Time convolutions and their gradients."""
+    return kernels.convolution_time_s(
+        **block.dims, direction=block.direction, element_bytes=ELEMENT_BYTES[dtype], channels_last=channels_last,
+        tensor_cores=machines.tensor_cores(dtype), peak_flops_per_s=machines.peak(dtype),
+        vector_peak_flops_per_s=machines.vector_peak(), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
+        l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
+    )  # fmt: skip
+
+
+def attention(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
+    """Time fused attention, forward and backward."""
+    d = dict(block.dims)
+    fraction = causal_fraction(d.pop("causal"), d["seq_q"], d["seq_kv"])
+    return kernels.attention_time_s(
+        **d, causal_fraction=fraction, element_bytes=ELEMENT_BYTES[dtype],
+        backward=block.direction == Direction.BACKWARD, peak_flops_per_s=machines.peak(dtype),
+        bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s, l2_bytes=machines.l2_bytes,
+        num_units=machines.num_units, **fit.values,
+    )  # fmt: skip
+
+
+def recurrent(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
+    """Time recurrent layers."""
+    return kernels.recurrent_time_s(
+        **block.dims, backward=block.direction == Direction.BACKWARD, element_bytes=ELEMENT_BYTES[dtype],
+        peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
+        l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
+    )  # fmt: skip
