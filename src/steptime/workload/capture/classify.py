@@ -148,8 +148,9 @@ def _rows_and_columns(reads: list[Any], writes: list[Any]) -> tuple[float, float
 def _normalisation(name: str, args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
     x = next((t for t in args if hasattr(t, "dim") and t.dim() > 1), reads[0])
     inside = _normalised_length(name, args, x, reads, writes)
-    # statistics first, values second: the input is read twice, and in backward so is the gradient
-    twice = [t for t in reads if t.numel() == x.numel()] if "no_training" not in name and name != "linalg_vector_norm" else []
+    # statistics over the batch need a pass of their own, forward and backward; a row stays in registers
+    passes_apart = ("batch_norm" in name and "no_training" not in name) or "group_norm" in name
+    twice = [t for t in reads if t.numel() == x.numel()] if passes_apart else []
     direction = Direction.BACKWARD if "backward" in name else Direction.FORWARD
     dims = (x.numel() / max(inside, 1.0), inside)
     return [Work(Kind.NORMALISATION, direction, dims, (*reads, *twice), tuple(writes))]
