@@ -93,10 +93,20 @@ def choose(
     )
 
 
+def choose_host(mode: str) -> dict[str, float]:
+    """Return the host's costs of one operator in an execution mode."""
+    for fitted in load_fits().get("host", []):
+        if fitted["dtype"] == mode:
+            return dict(fitted["values"])
+    raise CatalogueError(f"The host's costs in {mode} mode are not on the shelf; run 'steptime calibrate host'.")
+
+
 def _nearest(
     sets: Sequence[dict[str, Any]], accelerator: Accelerator, dtype: str, by_name: Mapping[str, Accelerator], formula: str
 ) -> dict[str, Any]:
-    for wanted in _DTYPE_CHAIN.get(dtype, (dtype, "fp32")):
+    # memory is moved alike in every dtype
+    chain = ("fp32",) if formula == "memory_bound" else _DTYPE_CHAIN.get(dtype, (dtype, "fp32"))
+    for wanted in chain:
         usable = [s for s in sets if s["dtype"] == wanted]
         if usable:
             return max(usable, key=lambda s: similarity(accelerator, by_name[s["accelerator"]]))

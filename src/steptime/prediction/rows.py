@@ -79,15 +79,45 @@ def attention(block: Block, machines: Machines, dtype: str, fit: Choice, **_run:
     return kernels.attention_time_s(
         **d, causal_fraction=fraction, element_bytes=ELEMENT_BYTES[dtype],
         backward=block.direction == Direction.BACKWARD, peak_flops_per_s=machines.peak(dtype),
-        bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s, l2_bytes=machines.l2_bytes,
-        num_units=machines.num_units, **fit.values,
+        bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s, num_units=machines.num_units, **fit.values,
     )  # fmt: skip
 
 
 def recurrent(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
-    """Time recurrent layers."""
-    return kernels.recurrent_time_s(
-        **block.dims, backward=block.direction == Direction.BACKWARD, element_bytes=ELEMENT_BYTES[dtype],
-        peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
-        l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
+    """Time recurrent layers; their backward row stands for both gradients."""
+
+    def pass_s(direction: str) -> FloatArray:
+        return kernels.recurrent_time_s(
+            **block.dims, direction=direction, element_bytes=ELEMENT_BYTES[dtype],
+            peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
+            l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
+        )  # fmt: skip
+
+    backward = pass_s(Direction.DATA_GRADIENT) + pass_s(Direction.WEIGHT_GRADIENT)
+    return np.where(block.direction == Direction.BACKWARD, backward, pass_s(Direction.FORWARD))
+
+
+# Which of the fitted fractions of bandwidth a kind reaches.
+_CLASS = {Kind.NORMALISATION: "normalisation", Kind.SOFTMAX: "softmax"}
+
+
+def memory_bound(
+    block: Block, machines: Machines, dtype: str, fit: Choice, *, fused: bool, **_run: object
+) -> FloatArray:
+    """Time everything that only moves memory; what a compiler merged away takes no time of its own."""
+    del dtype
+    read = block.fused_bytes_read if fused else block.bytes_read
+    written = block.fused_bytes_written if fused else block.bytes_written
+    v = fit.values
+    ratio: FloatArray | float = 1.0
+    if block.kind == Kind.SOFTMAX:
+        names = ("warp_columns", "block_columns", "shared_columns", "extra_pass_ratio")
+        ratio = kernels.softmax_traffic_ratio(block.dims["columns"], **{n: v[n] for n in names})
+    merged = fused & (block.fused_launches == 0)
+    time_s = kernels.memory_bound_time_s(
+        read * ratio, written * ratio, bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
+        l2_bytes=machines.l2_bytes, bandwidth_fraction=v[f"{_CLASS.get(Kind(block.kind), 'elementwise')}_fraction"],
+        floor_s=np.where(merged, 0.0, v["floor_s"]), l2_usable_fraction=v["l2_usable_fraction"],
+        l2_bandwidth_ratio=v["l2_bandwidth_ratio"],
     )  # fmt: skip
+    return time_s
