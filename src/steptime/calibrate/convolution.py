@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,7 +210,8 @@ def _set(
 def _predict(
     table: ConvolutionTable, values: Mapping[str, float], overhead_us: Sequence[float]
 ) -> FloatArray:
-    kernel = convolution_time_s(**{**table.shape, **table.facts}, **values)  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {**table.shape, **table.facts, **values}
+    kernel = convolution_time_s(**arguments)
     steps = (np.ones(len(table)), table.order, table.order**2)
     return kernel + 1e-6 * sum(o * s for o, s in zip(overhead_us, steps, strict=False))
 

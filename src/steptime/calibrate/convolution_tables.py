@@ -129,7 +129,7 @@ def _read(path: Path) -> Any:
 
 
 def _tables(path: Path, table: Any, key_columns: list[str], data_dir: Path) -> list[ConvolutionTable]:
-    facts = _facts(data_dir)
+    facts = card_facts(data_dir)
     keys = table[key_columns].astype(int).astype(str).agg(",".join, axis=1)
     table = table.assign(held_out=is_held_out(keys), order=table.groupby("accelerator").cumcount() / 1000)
     found = []
@@ -160,7 +160,7 @@ def _table(
     )  # fmt: skip
 
 
-def _facts(data_dir: Path) -> dict[tuple[str, str], dict[str, float]]:
+def card_facts(data_dir: Path) -> dict[tuple[str, str], dict[str, float]]:
     """Return the arguments that an accelerator and a dtype fix, where the dtype has a peak rate."""
     import pandas as pd
 
