@@ -149,11 +149,19 @@ def _normalisation(name: str, args: tuple[Any, ...], reads: list[Any], writes: l
     x = next((t for t in args if hasattr(t, "dim") and t.dim() > 1), reads[0])
     inside = _normalised_length(name, args, x, reads, writes)
     # statistics over the batch need a pass of their own, forward and backward; a row stays in registers
-    passes_apart = ("batch_norm" in name and "no_training" not in name) or "group_norm" in name
+    passes_apart = ("batch_norm" in name and _over_the_batch(name, args)) or "group_norm" in name
     twice = [t for t in reads if t.numel() == x.numel()] if passes_apart else []
     direction = Direction.BACKWARD if "backward" in name else Direction.FORWARD
     dims = (x.numel() / max(inside, 1.0), inside)
     return [Work(Kind.NORMALISATION, direction, dims, (*reads, *twice), tuple(writes))]
+
+
+def _over_the_batch(name: str, args: tuple[Any, ...]) -> bool:
+    """Tell whether a batch normalisation computes statistics (training) or takes the running ones."""
+    if "backward" in name or "legit_no_training" in name:
+        return "backward" in name
+    flags = [a for a in args if isinstance(a, bool)]
+    return bool(flags and flags[0]) or "with_update" in name
 
 
 def _normalised_length(name: str, args: tuple[Any, ...], x: Any, reads: list[Any], writes: list[Any]) -> float:
