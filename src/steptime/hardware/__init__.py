@@ -1,6 +1,19 @@
-"""What accelerators are, as their vendors state it."""
+"""What accelerators and links are, as their vendors state it, and finding one by what people call it."""
 
-from steptime.hardware.accelerator import Accelerator, similarity
-from steptime.hardware.catalogue import Catalogue, Match, load_catalogue, user_folders
+from steptime.hardware.accelerator import CONFIDENCES, PRECISIONS, Accelerator, relatives, similarity
+from steptime.hardware.catalogue import Catalogue, Match, load_catalogue, load_links, user_folders
+from steptime.hardware.link import Link
 
-__all__ = ["Accelerator", "Catalogue", "Match", "load_catalogue", "similarity", "user_folders"]
+__all__ = [
+    "CONFIDENCES",
+    "PRECISIONS",
+    "Accelerator",
+    "Catalogue",
+    "Link",
+    "Match",
+    "load_catalogue",
+    "load_links",
+    "relatives",
+    "similarity",
+    "user_folders",
+]

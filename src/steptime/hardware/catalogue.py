@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from platformdirs import user_config_path
 
 from steptime.errors import AmbiguousNameError, CatalogueError, UnknownNameError
 from steptime.hardware.accelerator import Accelerator
-from steptime.hardware.reader import read_accelerators
+from steptime.hardware.link import Link
+from steptime.hardware.names import are_among, distinguishing, plain, words_of
+from steptime.hardware.reader import read_accelerators, read_links
 
 VARIABLE = "STEPTIME_CATALOGUE"
-# Words that drivers and sellers add and that tell no two accelerators apart.
-_NOISE = frozenset("nvidia amd google intel geforce tesla instinct graphics gpu generation edition google cloud aws".split())
-_SPLIT = re.compile(r"[^a-z0-9]+|(?<=[a-z])(?=\d{3,})")
+# A path, not importlib.resources: that import alone would take a quarter of the time in which the shelf is read.
+_SHELF = Path(__file__).parent.parent / "data" / "published"
+_REMARK = re.compile(r"\([^)]*\)")
+_MOST_NAMED = 12  # of the candidates for an ambiguous name
+_HINT = "'steptime catalogue list' shows all; a TOML file in a folder that STEPTIME_CATALOGUE names adds your own."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,22 +34,42 @@ class Match:
     note: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spelled:
+    """An accelerator with the words of its names; ``beside`` may be said as well and tells nothing apart alone."""
+
+    accelerator: Accelerator
+    names: tuple[frozenset[str], ...]
+    beside: frozenset[str]
+
+    def answers_to(self, words: frozenset[str]) -> bool:
+        return any(words & name and are_among(words, name | self.beside) for name in self.names)
+
+    def is_said_whole(self, words: frozenset[str]) -> bool:
+        return any(are_among(distinguishing(name), words) for name in self.names)
+
+    def default_strength(self, words: frozenset[str]) -> int:
+        """Return how many words the longest default has that was said; 0 for none."""
+        said = (distinguishing(words_of(d)) for d in self.accelerator.default_for)
+        return max((len(d) for d in said if are_among(d, words)), default=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
     """Accelerators by name."""
 
     accelerators: tuple[Accelerator, ...]
-    by_name: Mapping[str, Accelerator] = field(init=False)
+    by_name: Mapping[str, Accelerator] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_name", {a.name: a for a in self.accelerators})
-
-    @cached_property
-    def _words(self) -> list[tuple[Accelerator, list[frozenset[str]]]]:
-        return [(a, [_words(n) for n in (a.name, *a.aliases)]) for a in self.accelerators]
+        object.__setattr__(self, "by_name", MappingProxyType({a.name: a for a in self.accelerators}))
 
     def find(self, name: str) -> Match:
         """Find what ``name`` means.
+
+        The whole name or an alias comes first, then a family's default ("a100"), then the one accelerator whose
+        names hold every word of ``name``; of several, the one that is said whole ("4080" is no RTX-4080-Super) or
+        that is the default of a family that ``name`` mentions. What was assumed is told in the note of the match.
 
         Parameters
         ----------
@@ -59,65 +83,74 @@ class Catalogue:
         AmbiguousNameError
             When several are and none is the family's default.
         """
-        plain = _plain(name)
-        for a in self.accelerators:
-            if plain in {_plain(n) for n in (a.name, *a.aliases)}:
-                return Match(accelerator=a)
-        for a in self.accelerators:
-            if plain in {_plain(n) for n in a.default_for}:
-                return Match(accelerator=a, note=f"'{name}' is taken as {a.name}")
-        return self._by_words(name)
+        match = self._match(name, name)
+        bare = _REMARK.sub(" ", name)
+        if match is None and bare != name:
+            found = self._match(bare, name)
+            aside = f"{', '.join(_REMARK.findall(name))} is left aside"
+            match = found and replace(found, note="; ".join(filter(None, (found.note, aside))))
+        if match is None:
+            known = [n for a in self.accelerators for n in (a.name, *a.aliases, *a.default_for)]
+            raise UnknownNameError("accelerator", name, known, _HINT)
+        return match
 
-    def _by_words(self, name: str) -> Match:
-        remark = re.search(r"\(([^)]*)\)", name)
-        wanted = _words(re.sub(r"\([^)]*\)", " ", name))
-        found = [a for a, names in self._words if wanted and any(wanted <= words for words in names)]
-        if not found:
-            raise UnknownNameError(
-                "accelerator", name, self.by_name, "'steptime catalogue list' shows all; a TOML file adds your own."
+    def _match(self, name: str, typed: str) -> Match | None:
+        whole = self._by_plain.get(plain(name), ())
+        if whole:
+            return Match(accelerator=_only(whole, typed))
+        default = self._by_default.get(plain(name))
+        if default is not None:
+            return _taken(default, typed)
+        words = words_of(name)
+        found = [s for s in self._spelled if s.answers_to(words)]
+        if len(found) > 1:
+            found = [s for s in found if s.is_said_whole(words)] or found
+        if len(found) > 1:
+            strongest = max(s.default_strength(words) for s in found)
+            defaults = [s for s in found if s.default_strength(words) == strongest > 0]
+            if len(defaults) == 1:
+                return _taken(defaults[0].accelerator, typed)
+        return Match(accelerator=_only([s.accelerator for s in found], typed)) if found else None
+
+    @cached_property
+    def _by_plain(self) -> dict[str, list[Accelerator]]:
+        found: dict[str, list[Accelerator]] = {}
+        for a in self.accelerators:
+            for name in {plain(n) for n in (a.name, *a.aliases)}:
+                found.setdefault(name, []).append(a)
+        return found
+
+    @cached_property
+    def _by_default(self) -> dict[str, Accelerator]:
+        return {plain(d): a for a in self.accelerators for d in a.default_for}
+
+    @cached_property
+    def _spelled(self) -> list[_Spelled]:
+        return [
+            _Spelled(
+                accelerator=a,
+                names=tuple(words_of(n) for n in (a.name, *a.aliases)),
+                beside=words_of(_beside(a)),
             )
-        if len(found) == 1:
-            told = f"'{name}' is taken as {found[0].name}" if remark else ""
-            return Match(accelerator=found[0], note=told)
-        defaults = [a for a in found if any(_words(d) <= wanted for d in a.default_for)]
-        if len(defaults) == 1 and remark:
-            return Match(accelerator=defaults[0], note=f"'{name}' is taken as {defaults[0].name}")
-        raise AmbiguousNameError("accelerator", name, [a.name for a in found])
+            for a in self.accelerators
+        ]
 
 
-def _plain(name: str) -> str:
-    words = [w for w in re.split(r"[^a-z0-9?]+", name.lower()) if w and w not in _NOISE]
-    return "".join(words)
+def _beside(a: Accelerator) -> str:
+    return f"{a.form} {a.architecture} {a.memory_type} {a.memory_capacity_bytes / 1e9:.0f}GB"
 
 
-def _words(name: str) -> frozenset[str]:
-    """Split a name into words that tell accelerators apart; sxm4 and sxm are the same word."""
-    parts = (w for w in re.split(r"[^a-z0-9]+", name.lower().replace("rtx", "rtx ").replace("gtx", "gtx ")) if w)
-    return frozenset(re.sub(r"^sxm\d$", "sxm", w) for w in parts if w not in _NOISE and not w.startswith("hbm"))
+def _only(found: Sequence[Accelerator], typed: str) -> Accelerator:
+    names = sorted(a.name for a in found)
+    if len(names) > _MOST_NAMED:
+        names = [*names[:_MOST_NAMED], f"and {len(names) - _MOST_NAMED} more"]
+    if len(names) > 1:
+        raise AmbiguousNameError("accelerator", typed, names)
+    return found[0]
 
 
-@lru_cache(maxsize=4)
-def _load(folders: tuple[Path, ...]) -> Catalogue:
-    found: dict[str, Accelerator] = {}
-    shelf = resources.files("steptime").joinpath("data", "published", "accelerators")
-    for file in sorted(shelf.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            found.update(_named(read_accelerators(file.read_text(encoding="utf-8"), file.name, checked=False)))
-    for folder in folders:
-        for path in sorted(folder.rglob("*.toml")):
-            found.update(_named(read_accelerators(_text(path), str(path), checked=True)))
-    return Catalogue(accelerators=tuple(found.values()))
-
-
-def _named(accelerators: Iterable[Accelerator]) -> dict[str, Accelerator]:
-    return {a.name: a for a in accelerators}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CatalogueError(f"The catalogue file {path} cannot be read: {error}.") from None
+def _taken(accelerator: Accelerator, typed: str) -> Match:
+    return Match(accelerator=accelerator, note=f"'{typed}' is taken as {accelerator.name}")
 
 
 def user_folders() -> tuple[Path, ...]:
@@ -145,3 +178,61 @@ def load_catalogue() -> Catalogue:
         When a file of the user is damaged.
     """
     return _load(user_folders())
+
+
+def load_links() -> Mapping[str, Link]:
+    """Return the built-in links by name, with the user's own (below ``links/`` in a folder) over them.
+
+    Raises
+    ------
+    CatalogueError
+        When a file of the user is damaged.
+    """
+    return _load_links(user_folders())
+
+
+@lru_cache(maxsize=4)
+def _load(folders: tuple[Path, ...]) -> Catalogue:
+    known: dict[str, Accelerator] = {}
+    for path in sorted((_SHELF / "accelerators").glob("*.toml")):
+        known.update({a.name: a for a in read_accelerators(path, checked=False)})
+    for folder in folders:
+        own: dict[str, Accelerator] = {}
+        for path in sorted(
+            p for p in folder.rglob("*.toml") if "links" not in p.relative_to(folder).parts[:-1]
+        ):
+            for a in read_accelerators(path, checked=True):
+                _refuse_twice(a, own)
+                own[a.name] = a
+        _lay_over(known, own.values())
+    return Catalogue(accelerators=tuple(known.values()))
+
+
+@lru_cache(maxsize=4)
+def _load_links(folders: tuple[Path, ...]) -> Mapping[str, Link]:
+    known: dict[str, Link] = {}
+    for path in sorted((_SHELF / "links").glob("*.toml")):
+        known.update({link.name: link for link in read_links(path, checked=False)})
+    for folder in folders:
+        for path in sorted(folder.rglob("links/**/*.toml")):
+            known.update({link.name: link for link in read_links(path, checked=True)})
+    return MappingProxyType(known)
+
+
+def _refuse_twice(a: Accelerator, own: Mapping[str, Accelerator]) -> None:
+    if a.name in own:
+        raise CatalogueError(f"{a.name} is described twice, in {own[a.name].file} and {a.file}; keep one.")
+
+
+def _lay_over(known: dict[str, Accelerator], own: Iterable[Accelerator]) -> None:
+    """Add records; one replaces another whose name differs in spelling only, and takes over its defaults."""
+    for new in own:
+        claimed = {plain(d) for d in new.default_for}
+        for name, old in list(known.items()):
+            if plain(name) == plain(new.name):
+                del known[name]
+            elif claimed & {plain(d) for d in old.default_for}:
+                known[name] = replace(
+                    old, default_for=tuple(d for d in old.default_for if plain(d) not in claimed)
+                )
+        known[new.name] = new

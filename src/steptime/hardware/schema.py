@@ -1,22 +1,23 @@
-"""What a catalogue file must hold; used for users' files, and by the tests for the built-in shelf."""
+"""What a catalogue file must hold: read for users' files always, and by the tests for the built-in shelf."""
 
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from steptime.errors import CatalogueError, InputError
+from steptime.errors import CatalogueError, InputError, nearest
 from steptime.units import parse
 
 
 def _quantity(unit: str) -> AfterValidator:
     def positive(text: str) -> str:
         try:
-            value = parse(text.replace("TOP/s", "TFLOP/s"), unit)
+            value = parse(text, unit)
         except InputError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(str(error).rstrip(".")) from None
         if value <= 0:
             raise ValueError(f"'{text}' must be above zero")
         return text
@@ -24,15 +25,17 @@ def _quantity(unit: str) -> AfterValidator:
     return AfterValidator(positive)
 
 
+_Text = Annotated[str, Field(min_length=1)]
 _Bytes = Annotated[str, _quantity("byte")]
 _Rate = Annotated[str, _quantity("byte/s")]
 _Flops = Annotated[str, _quantity("flop/s")]
 _Hertz = Annotated[str, _quantity("Hz")]
 _Watts = Annotated[str, _quantity("W")]
+_Seconds = Annotated[str, _quantity("s")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class _Units(_Strict):
@@ -54,14 +57,14 @@ class _Cache(_Strict):
     registers_per_unit: _Bytes | None = None
 
 
-class _Link(_Strict):
+class _LinkOfAccelerator(_Strict):
     name: str
     bandwidth_per_direction: _Rate | None = None
 
 
 class _Pcie(_Strict):
-    generation: int
-    lanes: int = 16
+    generation: int = Field(ge=1)
+    lanes: int = Field(ge=1)
 
 
 class _Peaks(_Strict):
@@ -69,40 +72,65 @@ class _Peaks(_Strict):
     fp64_matrix: _Flops | None = None
     fp32: _Flops | None = None
     tf32: _Flops | None = None
-    fp16: _Flops | None = None
     bf16: _Flops | None = None
+    fp16: _Flops | None = None
     fp8: _Flops | None = None
     fp4: _Flops | None = None
     int8: _Flops | None = None
     fp16_accumulate_fp16: _Flops | None = None
 
 
-class _Record(_Strict):
-    name: str = Field(min_length=1)
-    vendor: str
-    architecture: str
+class _AllReduce(_Strict):
+    bus_bandwidth: _Rate | None = None
+    fraction_of_link: float | None = Field(default=None, gt=0)
+    condition: str = ""
+
+
+class _Fact(_Strict):
+    """What every record of the published shelf carries."""
+
+    name: _Text
+    source: _Text | Annotated[list[_Text], Field(min_length=1)]
+    confidence: Literal["high", "medium", "low"] = "medium"
+    locator: str = ""
+    retrieved: datetime.date | None = None
+    note: str = ""
+    aliases: list[_Text] = []
+
+
+class _AcceleratorRecord(_Fact):
+    vendor: _Text
+    architecture: _Text
     year: int = Field(ge=2000, le=2100)
     peak_dense: _Peaks
     memory: _Memory
     form: str = ""
-    source: str = Field(min_length=1)
-    confidence: str = "medium"
     units: _Units | None = None
     boost_clock: _Hertz | None = None
     max_clock: _Hertz | None = None
     cache: _Cache | None = None
-    link: _Link | None = None
+    link: _LinkOfAccelerator | None = None
     pcie: _Pcie | None = None
     power_limit: _Watts | None = None
     compute_capability: str = ""
-    default_for: list[str] = []
-    aliases: list[str] = []
-    retrieved: datetime.date | None = None
-    note: str = ""
+    default_for: list[_Text] = []
 
 
-def check(tables: dict[str, Any], where: str) -> None:
-    """Validate every table of a catalogue file.
+class _LinkRecord(_Fact):
+    kind: _Text
+    bandwidth_per_direction: _Rate
+    reached_per_direction: _Rate | None = None
+    lanes: str = ""
+    latency: _Seconds | None = None
+    latency_basis: str = ""
+    all_reduce: _AllReduce | None = None
+
+
+_RECORDS: dict[str, type[_Fact]] = {"accelerator": _AcceleratorRecord, "link": _LinkRecord}
+
+
+def check(tables: dict[str, Any], kind: str, path: Path) -> None:
+    """Validate every table of a catalogue file of accelerators or links.
 
     Raises
     ------
@@ -110,9 +138,36 @@ def check(tables: dict[str, Any], where: str) -> None:
         Naming file, table, field and what is wrong with it.
     """
     for key, table in tables.items():
+        if not isinstance(table, dict):
+            raise CatalogueError(
+                f"{path}: '{key}' stands outside a table; begin each {kind} with a line like [my-{kind}]."
+            )
         try:
-            _Record.model_validate(table)
+            _RECORDS[kind].model_validate(table)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(p) for p in first["loc"])
-            raise CatalogueError(f"{where}, table [{key}], field '{place}': {first['msg']}.") from None
+            raise CatalogueError(f"{path}, table [{key}], {_sentence(error, _RECORDS[kind])}.") from None
+
+
+def _sentence(error: ValidationError, record: type[BaseModel]) -> str:
+    first = error.errors()[0]
+    field = ".".join(str(p) for p in first["loc"])
+    if first["type"] == "missing":
+        return f"field '{field}' is missing"
+    if first["type"] == "extra_forbidden":
+        known = _fields_beside(first["loc"], record)
+        near = nearest(str(first["loc"][-1]), known, 1)
+        return f"field '{field}' is not known: " + (
+            f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+        )
+    said = first["msg"].removeprefix("Value error, ")
+    given = "" if first["type"] == "value_error" else f" (got {first['input']!r})"
+    return f"field '{field}': {said}{given}"
+
+
+def _fields_beside(place: tuple[int | str, ...], record: type[BaseModel]) -> list[str]:
+    """Return the fields that are known where an unknown one was found."""
+    for part in place[:-1]:
+        annotation = record.model_fields[str(part)].annotation
+        inner = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type)]
+        record = next(a for a in inner if issubclass(a, BaseModel))
+    return list(record.model_fields)
