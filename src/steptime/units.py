@@ -1,7 +1,8 @@
 """Quantities as people print them, and SI numbers inside: the only file that knows a prefix.
 
 Decimal prefixes are powers of 1000 and binary ones (Ki, Mi, Gi) of 1024, always: "80 GB" is 80e9 bytes. An
-operation counts as a FLOP whatever its dtype, so "624 TOP/s" is a rate in flop/s. "Gb/s" and "Gbit/s" are bits.
+operation counts as a FLOP whatever its dtype, so "624 TOP/s" is a rate in flop/s. "Gb/s" and "Gbit/s" are
+bits.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _SPELLED = {
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _QUANTITY = re.compile(rf"\s*(?P<number>{_NUMBER})\s*(?P<unit>[A-Za-zµμ]+(?:/s)?)\s*")
 _EXAMPLES = {
-    "byte": "'80 GB' or '96 GiB'", "byte/s": "'3.35 TB/s'", "flop": "'8.2 TFLOP'", "flop/s": "'989.4 TFLOP/s'",
+    "byte": "'80 GB' or '96 GiB'", "byte/s": "'3.35 TB/s'", "flop": "'8.2 TFLOP'",
+    "flop/s": "'989.4 TFLOP/s'",
     "Hz": "'1,410 MHz'", "W": "'700 W'", "J": "'1.2 MJ'", "s": "'24 ms'",
 }  # fmt: skip
 
@@ -81,7 +83,7 @@ def _read(text: str, unit: str | None) -> tuple[float, str]:
     return float(found["number"].replace(",", "")) * factor, kind
 
 
-_SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 
@@ -108,6 +110,9 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(0.0243), format_seconds(5400)
     ('24.3 ms', '1.5 h')
     """
+    # Steps are compared in seconds: minutes begin where their figure is easier to read.
+    if seconds >= 120:
+        return _scaled(seconds, ((3600.0, "h"), (60.0, "min")))
     return _scaled(seconds, _SECONDS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -11,65 +12,55 @@ from rich.console import Console
 from rich.table import Table
 
 from steptime.errors import InputError
-from steptime.hardware import Accelerator, Match, load_catalogue, load_links
-from steptime.units import format_bytes, format_hertz, format_rate, format_watts
+from steptime.hardware import Accelerator, Match, describe_sources, load_catalogue, load_links
+from steptime.units import format_bytes, format_hertz, format_rate, format_seconds, format_watts
 
 app = typer.Typer(
-    no_args_is_help=True, help="The accelerators and links that steptime knows, with their sources."
+    no_args_is_help=True, help="Show the accelerators and links that are known, with their sources."
 )
 
 _Vendor = Annotated[str, typer.Option("--vendor", help="Only this vendor's: nvidia, amd, google, ...")]
 _Architecture = Annotated[
-    str, typer.Option("--architecture", help="Only this architecture: ampere, hopper, cdna3, ...")
+    str, typer.Option("--architecture", help="Only this one: ampere, hopper, cdna3, ...")
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
-_Name = Annotated[
-    str, typer.Argument(help="An accelerator as you would type it: a100, 'h100 sxm', 'rtx 4090'.")
-]
+_Name = Annotated[str, typer.Argument(help="An accelerator as you would type it: a100, 'rtx 4090', ...")]
 
-_COLUMNS = (
-    "accelerator",
-    "architecture",
-    "year",
-    "memory",
-    "bandwidth",
-    "fp32",
-    "tf32",
-    "bf16/fp16",
-    "fp8",
-    "power",
-    "facts",
-)
-_LEFT = {"accelerator", "architecture", "facts"}
+_COLUMNS = ("accelerator", "memory", "bandwidth", "fp32", "16 bit", "fp8", "power", "facts")
 
 
 @app.command("list")
 def list_command(vendor: _Vendor = "", architecture: _Architecture = "", as_json: _Json = False) -> None:
-    """List the accelerators, by vendor and architecture."""
+    """List the accelerators by vendor and architecture."""
     found: Sequence[Accelerator] = load_catalogue().accelerators
     found = _only(found, "--vendor", vendor, lambda a: a.vendor)
     found = _only(found, "--architecture", architecture, lambda a: a.architecture)
-    found = sorted(found, key=lambda a: (a.vendor.lower(), a.year, a.architecture, a.name))
+    found = sorted(found, key=lambda a: (a.vendor.lower(), a.architecture.lower(), a.year, a.name))
     if as_json:
         typer.echo(json.dumps([a.to_dict() for a in found], indent=2))
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in _COLUMNS:
-        table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
-    for a in found:
-        table.add_row(*_row(a))
+        table.add_column(
+            column, justify="left" if column in {"accelerator", "facts"} else "right", no_wrap=True
+        )
+    for (maker, family), group in groupby(found, key=lambda a: (a.vendor, a.architecture)):
+        table.add_row(f"[bold]{maker} {family}[/bold]")
+        for a in group:
+            table.add_row(*_row(a))
     _console().print(table)
-    typer.echo(
-        f"{len(found)} accelerators; dense peaks. 'steptime catalogue show NAME' tells all of one, with its source."
-    )
+    typer.echo(f"{len(found)} accelerators. Rates are dense peaks in TFLOP/s; facts: how sure they are.")
+    typer.echo("'steptime catalogue show NAME' tells all of one, with its sources.")
 
 
 @app.command("show")
 def show_command(name: _Name, as_json: _Json = False) -> None:
-    """Show every fact of one accelerator, with source and confidence."""
+    """Show every fact of one accelerator, with sources and confidence."""
     match = load_catalogue().find(name)
     if as_json:
-        typer.echo(json.dumps({**match.accelerator.to_dict(), "match_note": match.note}, indent=2))
+        sources = describe_sources(match.accelerator.source)
+        found = {**match.accelerator.to_dict(), "sources": sources, "match_note": match.note}
+        typer.echo(json.dumps(found, indent=2))
         return
     console = _console()
     console.print(f"[bold]{match.accelerator.name}[/bold]")
@@ -82,28 +73,26 @@ def show_command(name: _Name, as_json: _Json = False) -> None:
 
 @app.command("links")
 def links_command(as_json: _Json = False) -> None:
-    """List the interconnects, bandwidth per direction."""
+    """List the interconnects with their bandwidth per direction."""
     links = load_links().values()
     if as_json:
-        typer.echo(json.dumps([link.to_dict() for link in links], indent=2))
+        found = [{**link.to_dict(), "sources": describe_sources(link.source)} for link in links]
+        typer.echo(json.dumps(found, indent=2))
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("link", "kind", "per direction", "reached", "latency", "facts"):
         table.add_column(
-            column, justify="right" if column in {"per direction", "reached", "latency"} else "left"
+            column, justify="left" if column in {"link", "kind", "facts"} else "right", no_wrap=True
         )
     for link in links:
-        reached = link.reached_bytes_per_s
-        table.add_row(
-            link.name, link.kind, format_rate(link.bandwidth_bytes_per_s, "byte"),
-            "" if reached is None else format_rate(reached, "byte"),
-            "" if link.latency_s is None else f"{link.latency_s * 1e6:g} µs", link.confidence,
-        )  # fmt: skip
+        rates = [_rate(r) for r in (link.bandwidth_bytes_per_s, link.reached_bytes_per_s)]
+        latency = "" if link.latency_s is None else format_seconds(link.latency_s)
+        table.add_row(link.name, link.kind, *rates, latency, link.confidence)
     _console().print(table)
 
 
 def _console() -> Console:
-    """Return a console that never folds a table for a reader that is no terminal."""
+    """Return a console that cuts no table for a reader that is no terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=200)
 
@@ -124,50 +113,49 @@ def _plain(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalnum())
 
 
-def _row(a: Accelerator) -> tuple[str, ...]:
-    half = a.peak_flops_per_s.get("bf16", a.peak_flops_per_s.get("fp16"))
-    return (
-        a.name, f"{a.vendor} {a.architecture}", str(a.year), format_bytes(a.memory_capacity_bytes, decimal=True),
-        format_rate(a.memory_bandwidth_bytes_per_s, "byte"), _peak(a.peak_flops_per_s.get("fp32")),
-        _peak(a.peak_flops_per_s.get("tf32")), _peak(half), _peak(a.peak_flops_per_s.get("fp8")),
-        "" if a.power_limit_w is None else format_watts(a.power_limit_w), a.confidence,
-    )  # fmt: skip
+def _rate(bytes_per_s: float | None) -> str:
+    return "" if bytes_per_s is None else format_rate(bytes_per_s, "byte")
 
 
-def _peak(flops_per_s: float | None) -> str:
-    return "" if flops_per_s is None else format_rate(flops_per_s, "flop")
+def _watts(a: Accelerator) -> str:
+    return "" if a.power_limit_w is None else format_watts(a.power_limit_w)
+
+
+def _row(a: Accelerator) -> list[str]:
+    peaks = a.peak_flops_per_s
+    rates = [peaks.get("fp32"), peaks.get("bf16", peaks.get("fp16")), peaks.get("fp8")]
+    return [
+        f"  {a.name}",
+        format_bytes(a.memory_capacity_bytes, decimal=True),
+        _rate(a.memory_bandwidth_bytes_per_s),
+        *("" if rate is None else f"{rate / 1e12:,.4g}" for rate in rates),
+        _watts(a),
+        a.confidence,
+    ]
 
 
 def _facts(match: Match) -> list[tuple[str, str]]:
     a = match.accelerator
-    clocks = [
-        f"{word} {format_hertz(hz)}"
-        for word, hz in (("boost", a.boost_clock_hz), ("at most", a.max_clock_hz))
-        if hz
-    ]
-    usable = "read from a machine" if a.memory_usable_bytes else "assumed from the label"
-    link = (
-        f"{a.link}, {format_rate(a.link_bandwidth_bytes_per_s, 'byte')} per direction"
-        if a.link_bandwidth_bytes_per_s
-        else a.link
-    )
+    clocks = (("boost", a.boost_clock_hz), ("at most", a.max_clock_hz))
+    usable = "as drivers print it" if a.memory_usable_bytes else "assumed from the label"
+    link = f"{a.link}, {_rate(a.link_bandwidth_bytes_per_s)} per direction"
     return [
         ("taken", match.note),
-        ("vendor", f"{a.vendor}, {a.architecture}, {a.year}, {a.form}"),
+        ("vendor", ", ".join(filter(None, (a.vendor, a.architecture, str(a.year), a.form)))),
         ("compute capability", a.compute_capability),
-        ("units", "" if a.num_units is None else f"{a.num_units} {a.unit_kind}".strip()),
-        ("clock", ", ".join(clocks)),
+        ("units", "" if a.num_units is None else f"{a.num_units} {a.unit_kind}"),
+        ("clock", ", ".join(f"{word} {format_hertz(hz)}" for word, hz in clocks if hz)),
         *((f"peak {dtype}", format_rate(peak, "flop")) for dtype, peak in a.peak_flops_per_s.items()),
-        ("memory", f"{format_bytes(a.memory_capacity_bytes, decimal=True)} {a.memory_type}".strip()),
+        ("memory", f"{format_bytes(a.memory_capacity_bytes, decimal=True)} {a.memory_type}"),
         ("usable memory", f"{format_bytes(a.usable_memory_bytes)}, {usable}"),
-        ("bandwidth", format_rate(a.memory_bandwidth_bytes_per_s, "byte")),
+        ("bandwidth", _rate(a.memory_bandwidth_bytes_per_s)),
         *((label, "" if size is None else format_bytes(size)) for label, size in _caches(a)),
-        ("link", link),
+        ("link", link if a.link_bandwidth_bytes_per_s else a.link),
         ("PCIe", "" if a.pcie_generation is None else f"{a.pcie_generation}.0 x{a.pcie_lanes}"),
-        ("power limit", "" if a.power_limit_w is None else format_watts(a.power_limit_w)),
+        ("power limit", _watts(a)),
         ("also called", ", ".join((*a.aliases, *(f"{d} (default)" for d in a.default_for)))),
         ("confidence", a.confidence),
-        ("source", a.source),
+        *(("source", line) for line in describe_sources(a.source)),
         ("locator", a.locator),
         ("retrieved", a.retrieved),
         ("note", a.note),

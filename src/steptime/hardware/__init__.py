@@ -3,6 +3,7 @@
 from steptime.hardware.accelerator import CONFIDENCES, PRECISIONS, Accelerator, relatives, similarity
 from steptime.hardware.catalogue import Catalogue, Match, load_catalogue, load_links, user_folders
 from steptime.hardware.link import Link
+from steptime.hardware.sources import describe_sources
 
 __all__ = [
     "CONFIDENCES",
@@ -11,6 +12,7 @@ __all__ = [
     "Catalogue",
     "Link",
     "Match",
+    "describe_sources",
     "load_catalogue",
     "load_links",
     "relatives",

@@ -8,7 +8,7 @@ from typing import Any
 
 from steptime.errors import InputError
 
-# Whatever may stand in a table of dense peaks. fp64_matrix and fp16_accumulate_fp16 are rates of matrix units only.
+# What may stand in a table of dense peaks; fp64_matrix and fp16_accumulate_fp16 are rates of matrix units.
 PRECISIONS = (
     "fp64",
     "fp64_matrix",
@@ -23,8 +23,8 @@ PRECISIONS = (
 )
 CONFIDENCES = ("high", "medium", "low")
 
-# Labels count in GiB and call it GB. What a process gets of them, as drivers print it, runs from 0.92 (GDDR with
-# ECC switched on) over 0.99 (HBM) to 1.00 (GDDR without ECC); this is for the others.
+# Labels count in GiB and call it GB. What a process gets of them, as drivers print it, runs from 0.92 (GDDR
+# with ECC switched on) over 0.99 (HBM) to 1.00 (GDDR without ECC); this is for the others.
 _USABLE_FRACTION = 0.985
 _LABEL_BYTES = 2**30 / 1e9
 
@@ -119,8 +119,8 @@ class Accelerator:
 def similarity(one: Accelerator, other: Accelerator) -> tuple[int, ...]:
     """Judge how well fitted parameters of one accelerator serve another; larger is nearer.
 
-    A visible order, not a fit: the same accelerator, then the same compute capability, architecture, vendor, kind
-    of memory, and the fewest years apart.
+    A visible order, not a fit: the same accelerator, then the same compute capability, architecture, vendor,
+    kind of memory, and the fewest years apart.
     """
     return (
         one.name == other.name,

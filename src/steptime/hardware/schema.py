@@ -139,35 +139,33 @@ def check(tables: dict[str, Any], kind: str, path: Path) -> None:
     """
     for key, table in tables.items():
         if not isinstance(table, dict):
-            raise CatalogueError(
-                f"{path}: '{key}' stands outside a table; begin each {kind} with a line like [my-{kind}]."
-            )
+            way_out = f"begin each {kind} with a line like [my-{kind}]."
+            raise CatalogueError(f"{path}: '{key}' stands outside a table; {way_out}")
         try:
             _RECORDS[kind].model_validate(table)
         except ValidationError as error:
-            raise CatalogueError(f"{path}, table [{key}], {_sentence(error, _RECORDS[kind])}.") from None
+            fault = _fault(error, _RECORDS[kind])
+            raise CatalogueError(f"{path}, table [{key}], field {fault}") from None
 
 
-def _sentence(error: ValidationError, record: type[BaseModel]) -> str:
+def _fault(error: ValidationError, record: type[BaseModel]) -> str:
     first = error.errors()[0]
-    field = ".".join(str(p) for p in first["loc"])
+    field = f"'{'.'.join(str(p) for p in first['loc'])}'"
     if first["type"] == "missing":
-        return f"field '{field}' is missing"
+        return f"{field} is missing."
     if first["type"] == "extra_forbidden":
-        known = _fields_beside(first["loc"], record)
-        near = nearest(str(first["loc"][-1]), known, 1)
-        return f"field '{field}' is not known: " + (
-            f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-        )
-    said = first["msg"].removeprefix("Value error, ")
-    given = "" if first["type"] == "value_error" else f" (got {first['input']!r})"
-    return f"field '{field}': {said}{given}"
+        return f"{field} is not known: {_known_instead(first['loc'], record)}"
+    if first["type"] == "value_error":
+        return f"{field}: {first['msg'].removeprefix('Value error, ')}."
+    said = "must be text in quotes" if first["type"] == "string_type" else first["msg"].lower()
+    return f"{field}: {said}, got {first['input']!r}."
 
 
-def _fields_beside(place: tuple[int | str, ...], record: type[BaseModel]) -> list[str]:
-    """Return the fields that are known where an unknown one was found."""
+def _known_instead(place: tuple[int | str, ...], record: type[BaseModel]) -> str:
     for part in place[:-1]:
         annotation = record.model_fields[str(part)].annotation
-        inner = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type)]
-        record = next(a for a in inner if issubclass(a, BaseModel))
-    return list(record.model_fields)
+        choices = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type)]
+        record = next(a for a in choices if issubclass(a, BaseModel))
+    known = list(record.model_fields)
+    near = nearest(str(place[-1]), known, 1)
+    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
