@@ -16,10 +16,10 @@ from steptime.errors import AmbiguousNameError, CatalogueError, UnknownNameError
 from steptime.hardware.accelerator import Accelerator
 from steptime.hardware.link import Link
 from steptime.hardware.names import are_among, distinguishing, plain, words_of
-from steptime.hardware.reader import read_accelerators, read_links
+from steptime.hardware.reader import accelerators_in, links_in, read_tables
+from steptime.hardware.shelf import built_in_tables
 
 VARIABLE = "STEPTIME_CATALOGUE"
-_SHELF = Path(__file__).parent.parent / "data" / "published"
 _REMARK = re.compile(r"\([^)]*\)")
 _MOST_NAMED = 12  # of the candidates for an ambiguous name
 _HINT = (
@@ -196,14 +196,14 @@ def load_links() -> Mapping[str, Link]:
 @lru_cache(maxsize=4)
 def _load(folders: tuple[Path, ...]) -> Catalogue:
     known: dict[str, Accelerator] = {}
-    for path in sorted((_SHELF / "accelerators").glob("*.toml")):
-        known.update({a.name: a for a in read_accelerators(path, checked=False)})
+    for file, tables in built_in_tables("accelerators").items():
+        known.update({a.name: a for a in accelerators_in(tables, file)})
     for folder in folders:
         own: dict[str, Accelerator] = {}
         for path in sorted(
             p for p in folder.rglob("*.toml") if "links" not in p.relative_to(folder).parts[:-1]
         ):
-            for a in read_accelerators(path, checked=True):
+            for a in accelerators_in(read_tables(path, "accelerator"), str(path)):
                 _refuse_twice(a, own)
                 own[a.name] = a
         _lay_over(known, own.values())
@@ -213,11 +213,12 @@ def _load(folders: tuple[Path, ...]) -> Catalogue:
 @lru_cache(maxsize=4)
 def _load_links(folders: tuple[Path, ...]) -> Mapping[str, Link]:
     known: dict[str, Link] = {}
-    for path in sorted((_SHELF / "links").glob("*.toml")):
-        known.update({link.name: link for link in read_links(path, checked=False)})
+    for file, tables in built_in_tables("links").items():
+        known.update({link.name: link for link in links_in(tables, file)})
     for folder in folders:
         for path in sorted(folder.rglob("links/**/*.toml")):
-            known.update({link.name: link for link in read_links(path, checked=True)})
+            own = links_in(read_tables(path, "link"), str(path))
+            known.update({link.name: link for link in own})
     return MappingProxyType(known)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from steptime.errors import CatalogueError, InputError
 from steptime.hardware.accelerator import Accelerator
 from steptime.hardware.link import Link
 from steptime.units import parse
+
+_Noun = TypeVar("_Noun")
 
 # Fields of a record that are the same in the file and in the noun.
 _ACCELERATOR_WORDS = (
@@ -27,58 +29,74 @@ _ACCELERATOR_WORDS = (
 _LINK_WORDS = ("name", "kind", "confidence", "lanes", "latency_basis", "locator", "note")
 
 
-def read_accelerators(path: Path, *, checked: bool) -> Iterator[Accelerator]:
-    """Read every table of one TOML file.
-
-    Parameters
-    ----------
-    path : Path
-    checked : bool
-        Validate every field with the schema. Users' files always are. The built-in shelf is not: loading
-        pydantic and its models takes twice as long as reading the shelf (90 ms against 40 on a slow machine),
-        in every run. The tests check the shelf instead.
+def parse_tables(content: bytes, where: str) -> dict[str, dict[str, Any]]:
+    """Parse one TOML file.
 
     Raises
     ------
     CatalogueError
-        When the file cannot be read, is no TOML, or a field is missing, unknown, or of the wrong kind.
+        When it is no text or no TOML.
     """
-    for where, table in _tables(path, "accelerator", checked=checked):
-        yield _made(_accelerator, table, where, str(path) if checked else path.name)
-
-
-def read_links(path: Path, *, checked: bool) -> Iterator[Link]:
-    """Read every link of one TOML file; as ``read_accelerators``.
-
-    Raises
-    ------
-    CatalogueError
-        When the file cannot be read, is no TOML, or a field is missing, unknown, or of the wrong kind.
-    """
-    for where, table in _tables(path, "link", checked=checked):
-        yield _made(_link, table, where, str(path) if checked else path.name)
-
-
-def _tables(path: Path, kind: str, *, checked: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise CatalogueError(f"{where} cannot be read as text: {error}.") from None
     except tomllib.TOMLDecodeError as error:
-        raise CatalogueError(f"{path} is no valid TOML: {error}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CatalogueError(f"The catalogue file {path} cannot be read: {error}.") from None
-    if checked:
-        from steptime.hardware.schema import check
-
-        check(tables, kind, path)
-    for key, table in tables.items():
-        yield f"{path}, table [{key}]", table
+        raise CatalogueError(f"{where} is no valid TOML: {error}.") from None
 
 
-def _made(make: Any, table: dict[str, Any], where: str, file: str) -> Any:
+def read_tables(path: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """Parse a user's file of accelerators or links and validate every field.
+
+    The built-in shelf is not validated: loading pydantic and its models takes twice as long as loading the
+    whole catalogue, in every run. The tests validate it instead.
+
+    Raises
+    ------
+    CatalogueError
+        When the file cannot be read, is no TOML, or a field is missing, unknown, or of the wrong kind.
+    """
+    from steptime.hardware.schema import check
+
     try:
-        return make(table, file)
-    except InputError as error:
-        raise CatalogueError(f"{where}: {error}") from None
+        content = path.read_bytes()
+    except OSError as error:
+        raise CatalogueError(f"The catalogue file {path} cannot be read: {error}.") from None
+    tables = parse_tables(content, str(path))
+    check(tables, kind, path)
+    return tables
+
+
+def accelerators_in(tables: Mapping[str, Mapping[str, Any]], file: str) -> Iterator[Accelerator]:
+    """Make an accelerator of every table of one file.
+
+    Raises
+    ------
+    CatalogueError
+        When a table holds what no accelerator can be.
+    """
+    return _made(_accelerator, tables, file)
+
+
+def links_in(tables: Mapping[str, Mapping[str, Any]], file: str) -> Iterator[Link]:
+    """Make a link of every table of one file.
+
+    Raises
+    ------
+    CatalogueError
+        When a table holds what no link can be.
+    """
+    return _made(_link, tables, file)
+
+
+def _made(
+    make: Callable[[Mapping[str, Any], str], _Noun], tables: Mapping[str, Mapping[str, Any]], file: str
+) -> Iterator[_Noun]:
+    for key, table in tables.items():
+        try:
+            yield make(table, file)
+        except InputError as error:
+            raise CatalogueError(f"{file}, table [{key}]: {error}") from None
 
 
 def _optional(table: Mapping[str, Any], key: str, unit: str) -> float | None:

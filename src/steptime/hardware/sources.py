@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parent.parent / "data" / "published" / "sources.toml"
+from steptime.hardware.shelf import PUBLISHED
 
 
 def describe_sources(source: str) -> list[str]:
@@ -27,7 +26,7 @@ def describe_sources(source: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _load() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return tomllib.loads((PUBLISHED / "sources.toml").read_text(encoding="utf-8"))
 
 
 def _sentence(work: dict[str, Any]) -> str:

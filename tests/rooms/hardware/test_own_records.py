@@ -138,7 +138,7 @@ def test_a_fault_is_one_sentence_with_its_place(folder: Path, old: str, new: str
 
 def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "card.toml").write_bytes(b"\xff\xfe\x00 not text")
-    with pytest.raises(CatalogueError, match="cannot be read"):
+    with pytest.raises(CatalogueError, match="cannot be read as text"):
         load_catalogue()
 
 
