@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import math
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from steptime import units
 from steptime.errors import InputError
+from steptime.hardware import names, sources
 from steptime.units import (
     format_bytes,
     format_flops,
@@ -132,6 +135,13 @@ def test_what_is_written_can_be_read_again(write: object, unit: str, value: floa
     assert callable(write)
     smallest = {"s": 1e-9, "J": 1.0}.get(unit, 1.0)
     assert math.isclose(parse(write(value), unit), value, rel_tol=6e-4, abs_tol=smallest)
+
+
+@pytest.mark.parametrize("module", [units, names, sources])
+def test_examples_run(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_every_unit_says_what_it_measures() -> None:

@@ -119,15 +119,18 @@ class Accelerator:
 def similarity(one: Accelerator, other: Accelerator) -> tuple[int, ...]:
     """Judge how well fitted parameters of one accelerator serve another; larger is nearer.
 
-    A visible order, not a fit: the same accelerator, then the same compute capability, architecture, vendor,
-    kind of memory, and the fewest years apart.
+    A visible order, not a fit: the same accelerator, the same compute capability, vendor, kind of memory,
+    first digit of the capability, architecture, and the fewest years apart. Memory stands before architecture
+    because one name covers two designs: an RTX-5090 (GDDR) computes as an RTX-4090 does, not as a B200 (HBM).
     """
+    mine, theirs = one.compute_capability, other.compute_capability
     return (
         one.name == other.name,
-        one.compute_capability == other.compute_capability != "",
-        one.vendor == other.vendor and one.architecture == other.architecture,
+        mine == theirs != "",
         one.vendor == other.vendor,
         _memory_kind(one) == _memory_kind(other),
+        mine.partition(".")[0] == theirs.partition(".")[0] != "",
+        one.architecture == other.architecture,
         -abs(one.year - other.year),
     )
 

@@ -1,7 +1,7 @@
 """The built-in tables as they are parsed, kept in the user's cache folder between runs.
 
-Parsing the TOML of the shelf takes 25 ms in every run, as long as all else that loading does; reading the parsed
-tables takes 2. They are used only when the digest of the files is the same, and nothing depends on them.
+Parsing the TOML of the shelf takes 25 ms in every run, as long as all else that loading does; reading the
+parsed tables takes 2. They are used only when the digest of the files is the same; nothing depends on them.
 """
 
 from __future__ import annotations

@@ -83,12 +83,15 @@ def nearest_to(name: str, *others: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        # Itself, its chip, its architecture, then its vendor: memory of the same kind, then years.
-        ("H200-SXM-141GB", ("H200-SXM-141GB", "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "MI300X")),
-        ("A10", ("RTX-3090", "A100-SXM4-80GB", "L40S", "V100-SXM2-16GB", "MI100")),
-        ("RTX-5080", ("RTX-5090", "B200-SXM-180GB", "RTX-4090", "H100-SXM5-80GB")),
+        (
+            "H200-SXM-141GB",
+            ("H200-SXM-141GB", "H100-SXM5-80GB", "B200-SXM-180GB", "A100-SXM4-80GB", "L40S", "MI300X"),
+        ),
+        ("A10", ("RTX-3090", "L40S", "T4", "A100-SXM4-80GB", "MI100")),
+        ("RTX-5080", ("RTX-5090", "L40S", "RTX-3090", "B200-SXM-180GB", "H100-SXM5-80GB")),
+        ("B300-SXM-288GB", ("B200-SXM-180GB", "H200-SXM-141GB", "RTX-5090")),
         ("V100-PCIE-16GB", ("V100-SXM2-16GB", "P100-PCIE-16GB", "A100-SXM4-80GB", "T4")),
-        ("MI325X", ("MI300X", "MI210", "H200-SXM-141GB")),
+        ("MI325X", ("MI300X", "MI210", "RX6800XT", "H200-SXM-141GB")),
     ],
 )
 def test_relatives_come_in_a_visible_order(name: str, order: tuple[str, ...]) -> None:
