@@ -26,6 +26,7 @@ _RANGES = {
     "prologue_tiles": (1.0, 0.05, 8.0), "tile_latency_s": (3e-7, 3e-8, 3e-6), "idle_exponent": (2.0, 1.0, 8.0),
     "bandwidth_fraction": (0.5, 0.1, 0.95), "floor_s": (5e-6, 1e-6, 2e-5),
 }  # fmt: skip
+_DRIFT = 2.0  # keeps what an accelerator's rows do not determine (widths of heads it lacks) where it began
 _SMALL_TILES = (16.0, 32.0, 64.0)
 _BACKWARD_BACKENDS = ("cudnn", "flash2", "flash3", "flash_attention", "pyt_flash_attention", "pyt_cudnn", "cudnn_fe")
 # FlashAttention-2's backward over its forward rate where no backward was measured. Source: [dao2023], figure 5.
@@ -66,7 +67,8 @@ def _fit(table: pd.DataFrame, accelerator: Accelerator) -> dict[str, float]:
             return {**free, "small_tile": small, "backward_ratio": _BACKWARD_DEFAULT}
 
         def residual(x: Any, values: Callable[[Any], dict[str, float]] = values) -> Any:
-            return np.log(predict_table(sample, accelerator, values(x), backward=False) / measured)
+            error = np.log(predict_table(sample, accelerator, values(x), backward=False) / measured)
+            return np.concatenate([error, _DRIFT * (x - start)])
 
         found = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=0.15)
         tries.append((float(found.cost), values(found.x)))

@@ -17,7 +17,7 @@ from steptime.kernels import memory_bound_time_s, softmax_traffic_ratio
 
 FORMULA = "steptime.kernels.memory_bound.memory_bound_time_s"
 COMMAND = "steptime calibrate memory-bound --data DIR"
-TABLES = ("memory_bound_fp32.csv", "memory_bound_half.parquet")
+TABLES = ("memory_bound_fp32.csv",)  # the table in half precision times kernels of serving engines, not PyTorch's
 _CLASSES = {"ln": "normalisation", "layer_norm": "normalisation", "rms_norm": "normalisation", "softmax": "softmax"}
 _TWO_INPUTS = {"add", "mul", "div", "pow"}
 # Cache and rows: physics that the tables cannot separate (their operands are far larger than the cache).

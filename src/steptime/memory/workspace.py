@@ -11,14 +11,14 @@ def convolution_workspace_bytes(
     c_in: ArrayLike,
     c_out: ArrayLike,
     groups: ArrayLike,
-    in_h: ArrayLike,
-    in_w: ArrayLike,
-    out_h: ArrayLike,
-    out_w: ArrayLike,
-    kernel_h: ArrayLike,
-    kernel_w: ArrayLike,
-    stride_h: ArrayLike,
-    stride_w: ArrayLike,
+    in_height: ArrayLike,
+    in_width: ArrayLike,
+    out_height: ArrayLike,
+    out_width: ArrayLike,
+    kernel_height: ArrayLike,
+    kernel_width: ArrayLike,
+    stride_height: ArrayLike,
+    stride_width: ArrayLike,
     *,
     direction: ArrayLike,
     element_bytes: ArrayLike,
@@ -35,9 +35,9 @@ def convolution_workspace_bytes(
     ----------
     batch, c_in, c_out, groups : array_like
         Images, channels and groups. [1]
-    in_h, in_w, out_h, out_w : array_like
+    in_height, in_width, out_height, out_width : array_like
         Sizes of input and output. [1]
-    kernel_h, kernel_w, stride_h, stride_w : array_like
+    kernel_height, kernel_width, stride_height, stride_width : array_like
         Size and step of the kernel. [1]
     direction : array of str
         forward, data_gradient or weight_gradient.
@@ -68,9 +68,9 @@ def convolution_workspace_bytes(
     >>> float(w)
     0.0
     """
-    del kernel_h, kernel_w, stride_h, stride_w, direction
+    del kernel_height, kernel_width, stride_height, stride_width, direction
     b, ci, co, g = (np.asarray(v, dtype=float) for v in (batch, c_in, c_out, groups))
-    images = b * ci * np.asarray(in_h) * np.asarray(in_w) + b * co * np.asarray(out_h) * np.asarray(out_w)
+    images = b * ci * np.asarray(in_height) * np.asarray(in_width) + b * co * np.asarray(out_height) * np.asarray(out_width)
     copied = np.asarray(tensor_cores) & ~np.asarray(channels_last, dtype=bool) & (g == 1)
     scratch = np.where(copied, images * np.asarray(element_bytes, dtype=float), 0.0)
     return np.asarray(np.minimum(scratch, limit_bytes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from steptime.hardware import Accelerator
 from steptime.prediction import rows
 from steptime.prediction.fits import Choice, choose
+from steptime.prediction.in_step import in_step_ratio
 from steptime.prediction.peaks import Machines
 from steptime.workload.operator import Kind
 from steptime.workload.table import Operators
@@ -52,7 +53,8 @@ _FORMULAS: Mapping[str, Callable[..., FloatArray]] = {
 
 
 def device_times(
-    operators: Operators, accelerators: Sequence[Accelerator], by_name: Mapping[str, Accelerator], **run: Any
+    operators: Operators, accelerators: Sequence[Accelerator], by_name: Mapping[str, Accelerator], *, in_step: str,
+    **run: Any,
 ) -> DeviceTimes:
     """Time every row on every accelerator.
 
@@ -64,24 +66,44 @@ def device_times(
         The whole catalogue: fitted sets of others stand in where an accelerator has none.
     **run
         What the formulas ask of the recipe: ``channels_last``, ``fused``.
+    in_step : str
+        Which ratios of whole steps to kernels apply; none when empty.
     """
     machines = Machines.of(accelerators)
     shape = (len(operators), len(accelerators))
     time_s, compute_s = np.zeros(shape), np.zeros(shape)
     ledger = _Ledger(notes=[{} for _ in accelerators])
-    for kind, dtype in sorted({(str(k), str(d)) for k, d in zip(operators.kind, operators.dtype, strict=True)}):
-        chosen = np.flatnonzero((operators.kind == kind) & (operators.dtype == dtype))
+    for kind, dtype, chosen in _blocks(operators):
         formula = _FORMULAS.get(kind, rows.memory_bound)
         folder = rows.FOLDERS.get(kind, "memory_bound")
-        fit = choose(folder, accelerators, machines.effective_dtypes(dtype), by_name)
+        dtypes = machines.effective_dtypes(dtype)
+        fit = choose(folder, accelerators, dtypes, by_name)
+        if kind == Kind.GEMM:
+            run["clock"] = choose("sustained", accelerators, dtypes, by_name)
         block = rows.Block.of(operators, chosen)
         time_s[chosen] = formula(block, machines, dtype, fit, **run)
         if kind in _FORMULAS:
             compute_s[chosen] = operators.flops[chosen, None] / machines.peak(dtype)
             ledger.add(machines, dtype)
         ledger.origins[f"{folder}/{dtype}"] = fit
+    if in_step:
+        ratio, borrowed = in_step_ratio(operators, accelerators, ledger.origins, in_step, by_name)
+        time_s *= ratio
+        for notes, told in zip(ledger.notes, borrowed, strict=True):
+            notes.update({told: None} if told else {})
     traffic = (operators.bytes_read + operators.bytes_written)[:, None]
     return DeviceTimes(
         time_s=time_s, compute_floor_s=compute_s, memory_floor_s=traffic / machines.bandwidth_bytes_per_s,
         origins=ledger.origins, fallbacks=tuple(tuple(n) for n in ledger.notes),
     )  # fmt: skip
+
+
+def _blocks(operators: Operators) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
+    """Yield the rows of each kind and dtype; batch norms apart from norms along rows."""
+    apart = np.char.find(operators.name, "batch_norm") >= 0
+    keys = zip(operators.kind.tolist(), operators.dtype.tolist(), apart.tolist(), strict=True)
+    numbers: dict[tuple[str, str, bool], list[int]] = {}
+    for row, key in enumerate(keys):
+        numbers.setdefault(key, []).append(row)
+    for (kind, dtype, _), chosen in sorted(numbers.items()):
+        yield kind, dtype, np.asarray(chosen)

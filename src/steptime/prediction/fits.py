@@ -20,7 +20,7 @@ SCHEMA = "steptime.fitted/1"
 _DTYPE_CHAIN = {
     "bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16"), "tf32": ("tf32", "bf16", "fp16"),
     "fp8": ("fp8", "bf16"), "fp4": ("fp4", "fp8"), "int8": ("int8", "fp8", "bf16"),
-    "fp32": ("fp32",), "fp64": ("fp64", "fp32"),
+    "fp32": ("fp32", "tf32", "bf16"), "fp64": ("fp64", "fp32", "bf16"), "int": ("fp32", "bf16"),
 }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def choose(
     CatalogueError
         When nothing was fitted, or sets of one formula have different parameters.
     """
-    sets = [s for s in load_fits().get(formula, []) if s["accelerator"] in by_name]
+    sets = load_fits().get(formula, [])
     picked = [_nearest(sets, a, d, by_name, formula) for a, d in zip(accelerators, dtypes, strict=True)]
     names = sorted(picked[0]["values"])
     if any(sorted(p["values"]) != names for p in picked):
@@ -101,13 +101,30 @@ def choose_host(mode: str) -> dict[str, float]:
     raise CatalogueError(f"The host's costs in {mode} mode are not on the shelf; run 'steptime calibrate host'.")
 
 
+# Sets fitted on several accelerators at once, for relatives of none of them: by how tensor cores get their operands.
+_POOLS = {"9": "pooled-asynchronous", "10": "pooled-asynchronous"}
+_OTHER_POOL = "pooled-synchronous"
+
+
 def _nearest(
     sets: Sequence[dict[str, Any]], accelerator: Accelerator, dtype: str, by_name: Mapping[str, Accelerator], formula: str
 ) -> dict[str, Any]:
-    # memory is moved alike in every dtype
-    chain = ("fp32",) if formula == "memory_bound" else _DTYPE_CHAIN.get(dtype, (dtype, "fp32"))
-    for wanted in chain:
+    # memory is moved alike in every dtype, and alike by memory controllers of one time
+    if formula == "memory_bound":
+        return min(sets, key=lambda s: _years_apart(accelerator, by_name[s["accelerator"]]))
+    for wanted in _DTYPE_CHAIN.get(dtype, (dtype, "fp32")):
         usable = [s for s in sets if s["dtype"] == wanted]
-        if usable:
-            return max(usable, key=lambda s: similarity(accelerator, by_name[s["accelerator"]]))
+        own = [s for s in usable if s["accelerator"] in by_name]
+        if not own:
+            continue
+        best = max(own, key=lambda s: similarity(accelerator, by_name[s["accelerator"]]))
+        pool = _POOLS.get(accelerator.compute_capability.split(".")[0], _OTHER_POOL)
+        pooled = [s for s in usable if s["accelerator"] == pool]
+        same_chip = by_name[best["accelerator"]].compute_capability == accelerator.compute_capability != ""
+        return pooled[0] if pooled and not same_chip else best
     raise CatalogueError(f"Nothing was fitted for {formula} in {dtype}; run 'steptime calibrate {formula}'.")
+
+
+def _years_apart(one: Accelerator, other: Accelerator) -> tuple[bool, int, tuple[int, ...]]:
+    near = similarity(one, other)
+    return one.name != other.name, abs(one.year - other.year), tuple(-n for n in near)

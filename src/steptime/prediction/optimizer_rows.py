@@ -43,13 +43,11 @@ def _rows(facts: OptimizerFacts, groups: Sequence[ParameterGroup], implementatio
         kernels = max(np.ceil(tensors / TENSORS_PER_LAUNCH), np.ceil(elements / ELEMENTS_PER_LAUNCH))
         return [_row(elements / kernels, facts.reads * width, facts.writes * width, kernels)]
     passes = max(facts.foreach_kernels, 1)
-    # each pass of the unfused code reads about two operands and writes one
+    moved = facts.foreach_traffic * width / passes  # what one of the unfused kernels moves for each element
     if implementation == "foreach":
         kernels = passes * max(np.ceil(tensors / TENSORS_PER_LAUNCH), np.ceil(elements / ELEMENTS_PER_LAUNCH))
-        return [_row(elements * passes / kernels, 2 * width, width, kernels)]
-    return [
-        _row(float(np.prod(g.shape, dtype=float)), 2 * width, width, passes * g.count) for g in groups
-    ]
+        return [_row(elements * passes / kernels, moved * 2 / 3, moved / 3, kernels)]
+    return [_row(float(np.prod(g.shape, dtype=float)), moved * 2 / 3, moved / 3, passes * g.count) for g in groups]
 
 
 def _row(elements: float, read_bytes: float, written_bytes: float, count: float) -> dict[str, Any]:

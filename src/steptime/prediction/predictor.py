@@ -14,6 +14,7 @@ from steptime.kernels import finish_time_s, issue_time_s, roofline_time_s
 from steptime.memory import largest_batch_that_fits, memory_of
 from steptime.prediction.device_times import DeviceTimes, device_times
 from steptime.prediction.fits import Choice, choose_host
+from steptime.prediction.in_step import mode_of
 from steptime.prediction.interval import step_time_interval
 from steptime.prediction.optimizer_rows import with_optimizer
 from steptime.prediction.peaks import check_precision, peak_of
@@ -26,6 +27,7 @@ from steptime.workload.recipe import Recipe, product_dtype
 from steptime.workload.table import Operators, Workload
 
 FloatArray = NDArray[np.float64]
+IN_STEP_DTYPES = ("fp16", "bf16")  # whole steps were measured in half precision
 
 
 def predict(request: ModelRequest, recipe: Recipe, on: Sequence[str]) -> list[Prediction]:
@@ -68,8 +70,9 @@ def predict_workload(
     step = _step(workload, recipe)
     by_name = load_catalogue().by_name
     times = device_times(
-        step.operators, accelerators, by_name, channels_last=recipe.channels_last, fused=recipe.mode == "compiled"
-    )
+        step.operators, accelerators, by_name, channels_last=recipe.channels_last, fused=recipe.mode == "compiled",
+        in_step=mode_of(recipe.task, recipe.mode) if product_dtype(recipe.precision) in IN_STEP_DTYPES else "",
+    )  # fmt: skip
     host = _host_times(step.operators, recipe)
     return [
         _prediction(step, recipe, a, times, i, host, matches[i].note if matches else "")

@@ -32,9 +32,9 @@ def provenance_of(
     by_name = load_catalogue().by_name
     own = relative = 0.0
     for key, share in _folder_shares(operators, device_s).items():
-        origin = by_name[origins[key].origin[i]]
-        own += share * (origin.name == accelerator.name)
-        relative += share * (origin.architecture == accelerator.architecture)
+        origin = by_name.get(origins[key].origin[i])
+        own += share * (origin is not None and origin.name == accelerator.name)
+        relative += share * (origin is not None and origin.architecture == accelerator.architecture)
     if own > MAJORITY:
         return "calibrated"
     return "transferred" if relative > MAJORITY else "extrapolated"

@@ -34,38 +34,47 @@ class Block:
     fused_bytes_read: FloatArray
     fused_bytes_written: FloatArray
     fused_launches: FloatArray
+    along_rows: bool = True
 
     @classmethod
     def of(cls, operators: Operators, rows: NDArray[np.int64]) -> Block:
-        """Take ``rows`` of a table."""
+        """Take ``rows`` of a table, all of one kind."""
         kind = Kind(str(operators.kind[rows[0]]))
         dims = {name: operators.dims[rows, i, None] for i, name in enumerate(DIMS[kind])}
         columns = {
             n: getattr(operators, n)[rows, None]
             for n in ("direction", "bytes_read", "bytes_written", "fused_bytes_read", "fused_bytes_written", "fused_launches")
         }
-        return cls(kind=kind, dims=dims, **columns)
+        along_rows = "batch_norm" not in str(operators.name[rows[0]])
+        return cls(kind=kind, dims=dims, along_rows=along_rows, **columns)
 
 
-def gemm(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
-    """Time matrix products; the output is as wide as what the captured row writes."""
+def gemm(
+    block: Block, machines: Machines, dtype: str, fit: Choice, *, clock: Choice, **_run: object
+) -> FloatArray:
+    """Time matrix products at the clock that the power limit leaves a long run."""
     d = block.dims
     outputs = np.maximum(d["batch"] * d["m"] * d["n"], 1)
     size = ELEMENT_BYTES[dtype]
+    ratio = kernels.sustained_clock_ratio(
+        machines.peak(dtype), power_limit_w=machines.power_limit_w,
+        compute_efficiency_ratio=fit.values["compute_efficiency_ratio"], **clock.values,
+    )  # fmt: skip
     return kernels.gemm_time_s(
         d["batch"], d["m"], d["n"], d["k"], element_bytes=size,
         output_bytes=np.clip(block.bytes_written / outputs, size, 4),
         peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
-        l2_bytes=machines.l2_bytes, num_units=machines.num_units, clock_hz=machines.clock_hz, **fit.values,
+        l2_bytes=machines.l2_bytes, num_units=machines.num_units, clock_hz=machines.clock_hz, clock_ratio=ratio, **fit.values,
     )  # fmt: skip
 
 
 def convolution(
-    block: Block, machines: Machines, dtype: str, fit: Choice, *, channels_last: bool, **_run: object
+    block: Block, machines: Machines, dtype: str, fit: Choice, *, channels_last: bool, fused: bool, **_run: object
 ) -> FloatArray:
-    """Time convolutions and their gradients."""
+    """Time convolutions and their gradients; a compiler lays images out in channels_last by itself."""
     return kernels.convolution_time_s(
-        **block.dims, direction=block.direction, element_bytes=ELEMENT_BYTES[dtype], channels_last=channels_last,
+        *block.dims.values(), direction=block.direction, element_bytes=ELEMENT_BYTES[dtype],
+        channels_last=channels_last or fused,
         tensor_cores=machines.tensor_cores(dtype), peak_flops_per_s=machines.peak(dtype),
         vector_peak_flops_per_s=machines.vector_peak(), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
         l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
@@ -85,20 +94,21 @@ def attention(block: Block, machines: Machines, dtype: str, fit: Choice, **_run:
 
 def recurrent(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
     """Time recurrent layers; their backward row stands for both gradients."""
-
-    def pass_s(direction: str) -> FloatArray:
-        return kernels.recurrent_time_s(
-            **block.dims, direction=direction, element_bytes=ELEMENT_BYTES[dtype],
-            peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
-            l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
-        )  # fmt: skip
-
-    backward = pass_s(Direction.DATA_GRADIENT) + pass_s(Direction.WEIGHT_GRADIENT)
-    return np.where(block.direction == Direction.BACKWARD, backward, pass_s(Direction.FORWARD))
+    return kernels.recurrent_time_s(
+        *block.dims.values(), direction=block.direction, element_bytes=ELEMENT_BYTES[dtype],
+        peak_flops_per_s=machines.peak(dtype), bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
+        l2_bytes=machines.l2_bytes, num_units=machines.num_units, **fit.values,
+    )  # fmt: skip
 
 
-# Which of the fitted fractions of bandwidth a kind reaches.
-_CLASS = {Kind.NORMALISATION: "normalisation", Kind.SOFTMAX: "softmax"}
+def _class_of(block: Block) -> str:
+    """Name the fitted fraction of bandwidth that a kind reaches.
+
+    A batch norm works along the batch, point by point; only norms along a row have the row's reductions.
+    """
+    if block.kind == Kind.SOFTMAX:
+        return "softmax"
+    return "normalisation" if block.kind == Kind.NORMALISATION and block.along_rows else "elementwise"
 
 
 def memory_bound(
@@ -116,7 +126,7 @@ def memory_bound(
     merged = fused & (block.fused_launches == 0)
     time_s = kernels.memory_bound_time_s(
         read * ratio, written * ratio, bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
-        l2_bytes=machines.l2_bytes, bandwidth_fraction=v[f"{_CLASS.get(Kind(block.kind), 'elementwise')}_fraction"],
+        l2_bytes=machines.l2_bytes, bandwidth_fraction=v[f"{_class_of(block)}_fraction"],
         floor_s=np.where(merged, 0.0, v["floor_s"]), l2_usable_fraction=v["l2_usable_fraction"],
         l2_bandwidth_ratio=v["l2_bandwidth_ratio"],
     )  # fmt: skip

@@ -22,6 +22,7 @@ class OptimizerFacts:
     writes: int
     foreach_temporaries: int
     foreach_kernels: int
+    foreach_traffic: int
     source: str
     state_bytes: float | None = None
     factored: bool = False
