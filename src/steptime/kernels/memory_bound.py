@@ -1,4 +1,4 @@
-"""How long a kernel takes that only moves memory: element-wise work, normalisation, softmax, gather, copies."""
+"""How long a kernel takes that only moves memory: element-wise work, norms, softmax, gather, copies."""
 
 from __future__ import annotations
 
@@ -59,11 +59,12 @@ def memory_bound_time_s(
     l2_bandwidth_ratio : array_like
         r, bandwidth of the cache over that of the device memory. [1]
     cached_fraction : array_like
-        s, share of the bytes that the kernel before touched: 1 in a loop over the same operands, 0 after a flush. [1]
+        s, share of the bytes that the kernel before touched: 1 for what it has just written, 0 after
+        a flush or in a long sweep. [1]
     num_passes : array_like
         n, how often the inputs come from memory, as `row_passes` says. [1]
     units_s : array_like
-        T_u, time that the units need for rows and elements, as `row_units_time_s` and `element_units_time_s` say. [s]
+        T_u, time that the units need, as `row_units_time_s` and `element_units_time_s` say. [s]
     overlap_exponent : array_like
         p, how well memory and units overlap: 1 not at all, many fully. [1]
 
@@ -83,7 +84,7 @@ def memory_bound_time_s(
     ...     4e8, 4e8, bandwidth_bytes_per_s=2e12, l2_bytes=4e7, bandwidth_fraction=0.8, floor_s=0,
     ...     l2_usable_fraction=0.5, l2_bandwidth_ratio=2)
     >>> round(1e6 * float(t))
-    500
+    494
     """
     moved = _array(bytes_read) * _array(num_passes) + _array(bytes_written)
     cached = _array(l2_bytes) * _array(l2_usable_fraction)
@@ -195,8 +196,8 @@ def kernel_time_s(
     ...     "bandwidth_fraction": 0.9, "floor_s": 2e-6, "l2_usable_fraction": 0.4, "l2_bandwidth_ratio": 1.5,
     ...     "overlap_exponent": 2, "gather_element_cycles": 1.5}
     >>> t = kernel_time_s(
-    ...     4e6, 4e6, kernel_class="gather", rows=1024, columns=1024, element_bytes=4, bandwidth_bytes_per_s=2e12,
-    ...     l1_bytes=1e5, l2_bytes=4e7, num_units=100, clock_hz=1e9, cached_fraction=0, fitted=fitted)
+    ...     4e6, 4e6, kernel_class="gather", rows=1024, columns=1024, element_bytes=4, cached_fraction=0,
+    ...     bandwidth_bytes_per_s=2e12, l1_bytes=1e5, l2_bytes=4e7, num_units=100, clock_hz=1e9, fitted=fitted)
     >>> round(1e6 * float(t), 1)
     18.3
     """
@@ -217,7 +218,8 @@ def kernel_time_s(
         )
     return memory_bound_time_s(
         bytes_read, bytes_written, bandwidth_bytes_per_s=bandwidth_bytes_per_s, l2_bytes=l2_bytes,
-        bandwidth_fraction=fitted["bandwidth_fraction"], floor_s=shape.num_kernels * _array(fitted["floor_s"]),
+        bandwidth_fraction=fitted["bandwidth_fraction"],
+        floor_s=shape.num_kernels * _array(fitted["floor_s"]),
         l2_usable_fraction=fitted["l2_usable_fraction"], l2_bandwidth_ratio=fitted["l2_bandwidth_ratio"],
         cached_fraction=cached_fraction, num_passes=passes, units_s=units_s,
         overlap_exponent=fitted["overlap_exponent"],
@@ -233,15 +235,17 @@ def _row_work(
     threads = block_threads(
         columns, vector_elements=vector, least_threads=shape.least_threads, most_threads=shape.most_threads
     )
-    common = {"threads": threads, "num_units": machine["num_units"], "register_columns": shape.register_columns,
-              "unit_threads": fitted["unit_threads"]}  # fmt: skip
+    common: dict[str, ArrayLike] = {"threads": threads, "register_columns": shape.register_columns,
+              "num_units": machine["num_units"], "unit_threads": fitted["unit_threads"]}  # fmt: skip
     passes = row_passes(
-        columns, **common, element_bytes=element_bytes, l1_bytes=machine["l1_bytes"], l2_bytes=machine["l2_bytes"],
+        columns, **common, element_bytes=element_bytes,
+        l1_bytes=machine["l1_bytes"], l2_bytes=machine["l2_bytes"],
         memory_passes=shape.memory_passes, cache_passes=shape.cache_passes,
         **{n: fitted[n] for n in ("l1_row_fraction", "l2_row_fraction", "miss_sharpness")},
     )  # fmt: skip
     units_s = row_units_time_s(
-        rows, columns, **common, clock_hz=machine["clock_hz"], vector_elements=vector, scalar_tail=shape.scalar_tail,
+        rows, columns, **common, clock_hz=machine["clock_hz"], vector_elements=vector,
+        scalar_tail=shape.scalar_tail,
         **{n: fitted[n] for n in ("block_cycles", "round_cycles", "lone_block_fraction")},
     )  # fmt: skip
     return passes, units_s
@@ -287,8 +291,8 @@ def softmax_traffic_ratio(
 
     Examples
     --------
-    >>> softmax_traffic_ratio(
-    ...     [512, 20000], warp_columns=1024, block_columns=400, shared_columns=12000, extra_pass_ratio=0.5).tolist()
+    >>> fitted = dict(warp_columns=1024, block_columns=400, shared_columns=12000, extra_pass_ratio=0.5)
+    >>> softmax_traffic_ratio([512, 20000], **fitted).tolist()
     [1.0, 1.53]
     """
     c = np.asarray(columns, dtype=float)
