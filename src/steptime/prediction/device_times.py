@@ -14,6 +14,7 @@ from steptime.prediction import rows
 from steptime.prediction.fits import Choice, choose
 from steptime.prediction.in_step import in_step_ratio
 from steptime.prediction.peaks import Machines
+from steptime.prediction.sustained import flop_energy_j
 from steptime.workload.operator import Kind
 from steptime.workload.table import Operators
 
@@ -79,7 +80,7 @@ def device_times(
         dtypes = machines.effective_dtypes(dtype)
         fit = choose(folder, accelerators, dtypes, by_name)
         if kind == Kind.GEMM:
-            run["clock"] = choose("sustained", accelerators, dtypes, by_name)
+            run["energy_j"] = flop_energy_j(accelerators, dtypes, by_name)
         block = rows.Block.of(operators, chosen)
         time_s[chosen] = formula(block, machines, dtype, fit, **run)
         if kind in _FORMULAS:

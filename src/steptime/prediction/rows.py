@@ -50,7 +50,7 @@ class Block:
 
 
 def gemm(
-    block: Block, machines: Machines, dtype: str, fit: Choice, *, clock: Choice, **_run: object
+    block: Block, machines: Machines, dtype: str, fit: Choice, *, energy_j: FloatArray, **_run: object
 ) -> FloatArray:
     """Time matrix products at the clock that the power limit leaves a long run."""
     d = block.dims
@@ -58,7 +58,7 @@ def gemm(
     size = ELEMENT_BYTES[dtype]
     ratio = kernels.sustained_clock_ratio(
         machines.peak(dtype), power_limit_w=machines.power_limit_w,
-        compute_efficiency_ratio=fit.values["compute_efficiency_ratio"], **clock.values,
+        compute_efficiency_ratio=fit.values["compute_efficiency_ratio"], flop_energy_j=energy_j,
     )  # fmt: skip
     return kernels.gemm_time_s(
         d["batch"], d["m"], d["n"], d["k"], element_bytes=size,

@@ -68,18 +68,22 @@ def _through(tape: Tape, out: Tensor, x: Tensor) -> Tensor:
 
 
 def attend(tape: Tape, q: Tensor, k: Tensor, v: Tensor, shape: Shape, *, heads: int, kv_heads: int, width: int,
-           width_v: int, causal: float, keys: int | None = None, rate: float = 0.0, bias: bool = False) -> Tensor:  # fmt: skip
-    """Fused attention, or its eager products and softmax."""
+           width_v: int, causal: float, keys: int | None = None, rate: float = 0.0, bias: bool = False,
+           clamped: bool = False) -> Tensor:  # fmt: skip
+    """Fused attention, or its eager products and softmax.
+
+    Eager code adds a mask to the scores even where nothing is masked; ``clamped`` is OPT's maximum after it.
+    """
     seq_kv = shape.keys if keys is None else keys
     if shape.attention == "sdpa" and not bias:
         dims = (shape.batch, heads, kv_heads, shape.tokens, seq_kv, width, width_v, causal)
         return ops.attention(tape, q, k, v, dims)
     return _eager(tape, q, k, v, shape, heads=heads, kv_heads=kv_heads, width=width, width_v=width_v,
-                  seq_kv=seq_kv, masked=causal > 0 or bias, rate=rate)  # fmt: skip
+                  seq_kv=seq_kv, clamped=clamped, rate=rate)  # fmt: skip
 
 
 def _eager(tape: Tape, q: Tensor, k: Tensor, v: Tensor, shape: Shape, *, heads: int, kv_heads: int, width: int,
-           width_v: int, seq_kv: int, masked: bool, rate: float) -> Tensor:  # fmt: skip
+           width_v: int, seq_kv: int, clamped: bool, rate: float) -> Tensor:  # fmt: skip
     batch = shape.batch * heads
     if kv_heads < heads:  # eager code repeats shared heads
         k = ops.pointwise(tape, "repeat_kv", (k,), kind=Kind.COPY)
@@ -87,9 +91,9 @@ def _eager(tape: Tape, q: Tensor, k: Tensor, v: Tensor, shape: Shape, *, heads: 
     q, k, v = (ops.copy(tape, t) for t in (q, k, v))
     scores = ops.matmul(tape, q, k, shape=(batch, shape.tokens, seq_kv, width))
     scores = ops.scale(tape, scores)
-    if masked:
-        mask = tape.make((shape.tokens, seq_kv), scores.dtype)
-        scores = ops.add(tape, scores, mask)
+    scores = ops.add(tape, scores, tape.make((shape.tokens, seq_kv), scores.dtype))
+    if clamped:
+        scores = ops.pointwise(tape, "maximum", (scores,), saves=(0,))
     weights = ops.softmax(tape, scores, seq_kv)
     weights = ops.dropout(tape, weights, rate)
     mixed = ops.matmul(tape, weights, v, shape=(batch, shape.tokens, width_v, seq_kv))

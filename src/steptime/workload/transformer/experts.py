@@ -15,12 +15,16 @@ BALANCED = "experts: tokens are spread evenly over them and run as grouped matri
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experts:
-    """How many experts there are, how many a token visits, and how wide they are."""
+    """How many experts there are, how many a token visits, and how wide they are.
+
+    ``capacity`` is how many tokens of one sample an expert takes at most; 0 takes all.
+    """
 
     number: int
     per_token: int
     inner: int
     shared_inner: int = 0
+    capacity: int = 0
     gated: bool = True
     act: str = "silu"
 
@@ -29,6 +33,8 @@ def mixture(tape: Tape, x: Tensor, hidden: int, shape: Shape, e: Experts) -> Ten
     """Route tokens, run every expert on its even share, and add what comes out, weighted."""
     tokens = x.numel // hidden
     visits = tokens * e.per_token
+    if e.capacity:
+        visits = min(visits, shape.batch * e.number * e.capacity)
     scores = ops.linear(tape, x, tape.weight(e.number, hidden, trainable=shape.trains_base))
     weights = ops.softmax(tape, tape.cast(scores, "fp32"), e.number)
     indices = tape.make((visits,), "int")

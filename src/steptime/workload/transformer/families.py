@@ -100,7 +100,7 @@ def _gpt2_layer(tape: Tape, x: Tensor, d: Decoder, shape: Shape, *, opt: bool, r
     else:
         q, k, v = ops.split(tape, project(tape, h, 3 * d.hidden, d.hidden, shape, bias=True, adapted=True), [d.hidden] * 3)
     a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.heads, width=d.head_dim, width_v=d.head_dim,
-               causal=1, rate=attention_rate)  # fmt: skip
+               causal=1, rate=attention_rate, clamped=opt)  # fmt: skip
     del q, k, v, h
     x = ops.add(tape, ops.dropout(tape, project(tape, a, d.hidden, d.hidden, shape, bias=True), rate), x)
     h = norm(tape, x, d.hidden, shape, kind="layer")
@@ -267,7 +267,7 @@ def _t5_layer(tape: Tape, x: Tensor, d: Decoder, config: Config, shape: Shape, i
     h = norm(tape, x, d.hidden, shape, kind="rms")
     every = int(config.get("decoder_sparse_step" if memory is not None else "encoder_sparse_step") or 0)
     if config.get("num_experts") and every and index % every == (1 if every > 1 else 0):
-        f = mixture(tape, h, d.hidden, shape, Experts(number=int(config["num_experts"]), per_token=1, inner=d.inner, gated=False, act="relu"))
+        f = mixture(tape, h, d.hidden, shape, Experts(number=int(config["num_experts"]), per_token=1, inner=d.inner, capacity=int(config.get("expert_capacity") or 0), gated=False, act="relu"))
     else:
         f = feed_forward(tape, h, d.hidden, d.inner, shape, act="gelu_new" if gated else "relu", gated=gated, bias=False)
     return ops.add(tape, x, ops.dropout(tape, f, rate))

@@ -1,0 +1,44 @@
+"""The energy of an operation, by which a power limit lowers the clock of a long run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.hardware import Accelerator, load_catalogue
+from steptime.prediction.fits import Choice, choose
+
+_SCALED = "fp32"  # energies of tensor cores do not follow those of the vector units
+
+
+def flop_energy_j(
+    accelerators: Sequence[Accelerator], dtypes: Sequence[str], by_name: Mapping[str, Accelerator]
+) -> NDArray[np.float64]:
+    """Return the energy of one operation on each accelerator, shape (accelerators,).
+
+    Measured on a few; elsewhere that of the nearest relative. In fp32 it is scaled by what the chips of both
+    generations draw for one operation of their peak (median of power limit over peak): cards that were cut down
+    to a low limit, such as T4 and P4, have the energy of their chip, not of their limit.
+    """
+    fit: Choice = choose("sustained", accelerators, dtypes, by_name)
+    energy = np.array(fit.values["flop_energy_j"], dtype=float)
+    for i, (accelerator, dtype) in enumerate(zip(accelerators, dtypes, strict=True)):
+        origin = by_name.get(fit.origin[i])
+        if dtype == _SCALED and origin is not None and origin.compute_capability != accelerator.compute_capability:
+            energy[i] *= _drawn(accelerator.compute_capability) / _drawn(origin.compute_capability)
+    return energy
+
+
+@lru_cache(maxsize=64)
+def _drawn(compute_capability: str) -> float:
+    """Median of power limit over fp32 peak of all boards with one kind of chip, in J; 1 where nothing is known."""
+    boards = [
+        a.power_limit_w / a.peak_flops_per_s[_SCALED]
+        for a in load_catalogue().accelerators
+        if a.compute_capability == compute_capability and a.power_limit_w and _SCALED in a.peak_flops_per_s
+    ]
+    return median(boards) if boards and compute_capability else 1.0
