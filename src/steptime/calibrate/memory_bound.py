@@ -3,81 +3,187 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from steptime.calibrate.fitted_file import FitError, FittedSet, source_of
 from steptime.calibrate.split import is_held_out
-from steptime.hardware import Accelerator, load_catalogue
-from steptime.kernels import memory_bound_time_s, softmax_traffic_ratio
+from steptime.hardware import Accelerator, load_catalogue, relatives
+from steptime.kernels.memory_bound import kernel_time_s
+from steptime.kernels.row_blocks import KERNEL_SHAPES
 
-FORMULA = "steptime.kernels.memory_bound.memory_bound_time_s"
+FloatArray = NDArray[np.float64]
+FORMULA = "steptime.kernels.memory_bound.kernel_time_s"
 COMMAND = "steptime calibrate memory-bound --data DIR"
-TABLES = ("memory_bound_fp32.csv",)  # the table in half precision times kernels of serving engines, not PyTorch's
-_CLASSES = {"ln": "normalisation", "layer_norm": "normalisation", "rms_norm": "normalisation", "softmax": "softmax"}
-_TWO_INPUTS = {"add", "mul", "div", "pow"}
-# Cache and rows: physics that the tables cannot separate (their operands are far larger than the cache).
-_ASSUMED = {"floor_s": 2.5e-6, "l2_usable_fraction": 0.4, "l2_bandwidth_ratio": 2.5, "warp_columns": 1024.0}
-# Logarithms of: fractions of bandwidth by class, loop overheads by class, and the three numbers of softmax.
-_START = {
-    "elementwise_fraction": 0.85, "normalisation_fraction": 0.8, "softmax_fraction": 0.8,
-    "elementwise_harness_s": 1e-5, "normalisation_harness_s": 3e-5, "softmax_harness_s": 1e-5,
-    "block_columns": 300.0, "shared_columns": 12288.0, "extra_pass_ratio": 0.5,
+TABLES = ("memory_bound_fp32.csv", "memory_bound_half.parquet")
+_PULL, _ROBUST_SCALE = 0.05, 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Start:
+    """Where a search begins, what it may not leave, and how strongly it is held where it began."""
+
+    value: float
+    low: float = 1e-9
+    high: float = 1e9
+    pull: float = 1.0
+
+
+# Shared by all classes of an accelerator. `unit_threads` and `miss_sharpness` are assumptions, never fitted.
+_DEVICE = {
+    "bandwidth_fraction": _Start(value=0.87, low=0.5, high=0.93, pull=60),
+    "floor_s": _Start(value=1.8e-6, low=1e-6, high=2.5e-6),
+    "overlap_exponent": _Start(value=3.0, low=1.2, high=8.0, pull=4),
+    "l1_row_fraction": _Start(value=1.0),
+    "l2_row_fraction": _Start(value=0.45),
+    "l2_usable_fraction": _Start(value=0.4, low=0.05, high=1.0, pull=4),
+    "l2_bandwidth_ratio": _Start(value=1.5, low=1.2, high=6.0, pull=4),
+    "lone_block_fraction": _Start(value=0.7, low=0.05, high=1.0),
+}
+_ASSUMED = {"unit_threads": 2048.0, "miss_sharpness": 6.0, "elementwise_element_cycles": 0.0}
+# What a table can tell: sweeps over operands far above the cache say nothing of floors and hits in it.
+_TOLD_BY_LONG_SWEEPS = ("bandwidth_fraction", "overlap_exponent", "l1_row_fraction", "l2_row_fraction")
+_TOLD_BY_SHORT_KERNELS = (
+    "bandwidth_fraction", "floor_s", "l2_usable_fraction", "l2_bandwidth_ratio", "lone_block_fraction",
+)  # fmt: skip
+# Cycles per class; where an accelerator has no rows of a class these stand: near what an A100 takes.
+_CYCLES = {
+    "gather_element_cycles": 1.6, "compiled_normalisation_element_cycles": 0.1,
+    "compiled_normalisation_backward_element_cycles": 0.6, "library_normalisation_element_cycles": 0.1,
+    "library_normalisation_backward_element_cycles": 0.3,
+    "normalisation_block_cycles": 2500.0, "normalisation_round_cycles": 2500.0,
+    "normalisation_backward_block_cycles": 3000.0, "normalisation_backward_round_cycles": 5000.0,
+    "softmax_block_cycles": 3500.0, "softmax_round_cycles": 2500.0,
+    "serving_normalisation_block_cycles": 500.0, "serving_normalisation_round_cycles": 1000.0,
+    "serving_activation_block_cycles": 950.0, "serving_activation_round_cycles": 150.0,
+    "serving_gated_activation_block_cycles": 250.0, "serving_gated_activation_round_cycles": 750.0,
+    "serving_rotary_block_cycles": 20.0, "serving_rotary_round_cycles": 1300.0,
 }  # fmt: skip
-_FIXED = {"shared_columns"}
+# What the loop around single calls adds, by series of one table; other tables hold kernels alone.
+_LOOPS = {f"loop_{s}_s": 2e-5 for s in ("elementwise", "normalisation", "normalisation_random", "softmax")}
+_FP32_CLASS = {"ln": "normalisation", "softmax": "softmax"}
+_TWO_INPUTS = ("add", "mul", "div", "pow")
+_HALF_CLASS = {
+    "add": "elementwise", "embedding": "gather", "layer_norm": "normalisation", "rms_norm": "serving_normalisation",
+    "gelu": "serving_activation", "silu_and_mul": "serving_gated_activation", "rope": "serving_rotary",
+}  # fmt: skip
+_PROVIDER_CLASS = {"pytorch": "normalisation", "torch_compile": "compiled_normalisation", "cudnn": "library_normalisation"}
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read one table into rows with bytes, class and dtype; the key says which rows are held out."""
-    table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    if "bytes_read" not in table:
-        elements = table["rows"] * table["columns"] * 4.0
-        table = table.assign(dtype="fp32", bytes_written=elements,
-                             bytes_read=elements * np.where(table["op"].isin(_TWO_INPUTS), 2, 1))  # fmt: skip
-    table = table.assign(
-        dtype=table["dtype"].replace({"float16": "fp16", "bfloat16": "bf16"}),
-        kind=[_CLASSES.get(op, "elementwise") for op in table["op"]],
-    )
+    """Read one table into rows with bytes, class and time of one kernel; ``held_out`` marks what only judges."""
+    table = _read_half(path) if path.suffix == ".parquet" else _read_fp32(path)
     keys = table["op"] + "," + table["rows"].astype(str) + "," + table["columns"].astype(int).astype(str)
     return table.assign(held_out=is_held_out(keys))
 
 
-def predict_table(table: pd.DataFrame, accelerator: Accelerator, values: Mapping[str, float]) -> np.ndarray[Any, Any]:
-    """Predict a table's rows in the loop that measured them: the kernel plus what the loop adds.  [s]"""
-    kinds = table["kind"].to_numpy(dtype=str)
-
-    def by_kind(suffix: str) -> np.ndarray[Any, Any]:
-        return np.array([values[f"{k}_{suffix}"] for k in kinds])
-
-    ratio = np.where(kinds == "softmax", softmax_traffic_ratio(table["columns"].to_numpy(), **_softmax(values)), 1.0)
-    return by_kind("harness_s") + memory_bound_time_s(
-        table["bytes_read"].to_numpy() * ratio, table["bytes_written"].to_numpy() * ratio,
-        bandwidth_bytes_per_s=accelerator.memory_bandwidth_bytes_per_s, l2_bytes=accelerator.l2_bytes or 0.0,
-        bandwidth_fraction=by_kind("fraction"), **{n: values[n] for n in ("floor_s", "l2_usable_fraction", "l2_bandwidth_ratio")},
+def _read_fp32(path: Path) -> pd.DataFrame:
+    table = pd.read_csv(path)
+    written = table["rows"] * table["columns"] * 4.0
+    classes = table["op"].map(_FP32_CLASS).fillna("elementwise")
+    # layer norms were timed in two series: round numbers of rows, and random ones in another loop
+    random = (table["op"] == "ln") & (table["rows"] % 1024 != 0)
+    return table.assign(
+        dtype="fp32", element_bytes=4.0, kernel_class=classes, cached_fraction=0.0, time_s=table["latency_us"] * 1e-6,
+        loop=np.where(random, "normalisation_random", classes),
+        bytes_read=written * np.where(table["op"].isin(_TWO_INPUTS), 2, 1), bytes_written=written,
     )  # fmt: skip
 
 
-def _softmax(values: Mapping[str, float]) -> dict[str, float]:
-    return {n: values[n] for n in ("warp_columns", "block_columns", "shared_columns", "extra_pass_ratio")}
+def _read_half(path: Path) -> pd.DataFrame:
+    table = pd.read_parquet(path)
+    flushed = table["clock"].str.contains("flushed")
+    backward = np.where(table["direction"] == "bwd", "_backward", "")
+    # a layer with parallel attention and MLP adds both to its input: two kernels in one measurement
+    twice = (table["op"] == "add") & table["source_path"].str.contains("phi-2")
+    return table.assign(
+        dtype=table["dtype"].replace({"float16": "fp16", "bfloat16": "bf16"}), element_bytes=2.0, loop="",
+        kernel_class=np.where(flushed, table["provider"].map(_PROVIDER_CLASS) + backward, table["op"].map(_HALF_CLASS)),
+        cached_fraction=np.where(flushed, 0.0, 1.0), time_s=table["latency_us"] * 1e-6 / np.where(twice, 2, 1),
+    )  # fmt: skip
+
+
+def predict_table(table: pd.DataFrame, accelerator: Accelerator, values: Mapping[str, float]) -> FloatArray:
+    """Predict a table's rows in the loop that measured them: the kernel plus what the loop adds.  [s]"""
+    time_s = np.array([values.get(f"loop_{s}_s", 0.0) for s in table["loop"]])
+    for kernel_class, rows in table.groupby(table["kernel_class"].to_numpy()):
+        chosen = (table["kernel_class"] == kernel_class).to_numpy()
+        column = {n: rows[n].to_numpy(dtype=float) for n in ("rows", "columns", "cached_fraction")}
+        if not KERNEL_SHAPES[str(kernel_class)].has_rows:
+            column["rows"], column["columns"] = rows["bytes_written"].to_numpy() / rows["element_bytes"].to_numpy(), 1.0
+        time_s[chosen] += kernel_time_s(
+            rows["bytes_read"].to_numpy(), rows["bytes_written"].to_numpy(), kernel_class=str(kernel_class),
+            element_bytes=rows["element_bytes"].to_numpy(), fitted=values, **column, **_facts(accelerator),
+        )  # fmt: skip
+    return time_s
+
+
+def _facts(accelerator: Accelerator) -> dict[str, float]:
+    return {
+        "bandwidth_bytes_per_s": accelerator.memory_bandwidth_bytes_per_s,
+        "l1_bytes": accelerator.shared_memory_per_unit_bytes or 0.0, "l2_bytes": accelerator.l2_bytes or 0.0,
+        "num_units": float(accelerator.num_units or 1), "clock_hz": accelerator.boost_clock_hz or np.nan,
+    }  # fmt: skip
+
+
+def _starts() -> dict[str, _Start]:
+    plain = {n: _Start(value=v) for n, v in (_CYCLES | _LOOPS).items()}
+    return _DEVICE | plain
+
+
+def _free(table: pd.DataFrame) -> list[str]:
+    """Name the parameters that the rows of a table can tell."""
+    classes, loops = set(table["kernel_class"]), set(table["loop"])
+    names = list(_TOLD_BY_LONG_SWEEPS if loops - {""} else _TOLD_BY_SHORT_KERNELS)
+    cycles = ("element_cycles", "block_cycles", "round_cycles")
+    names += [n for n in _CYCLES if any(n == f"{c}_{cycle}" for c in classes for cycle in cycles)]
+    return names + [n for n in _LOOPS if n.removeprefix("loop_").removesuffix("_s") in loops]
 
 
 def _fit(table: pd.DataFrame, accelerator: Accelerator) -> dict[str, float]:
-    free = [n for n in _START if n not in _FIXED]
-    measured = table["latency_us"].to_numpy() * 1e-6
+    starts = _starts()
+    free = _free(table)
+    measured = table["time_s"].to_numpy()
+    pull = np.array([_PULL * starts[n].pull for n in free])
+    begin, low, high = (np.log([getattr(starts[n], f) for n in free]) for f in ("value", "low", "high"))
+    fixed = {n: 0.0 if n in _LOOPS else s.value for n, s in starts.items()} | _ASSUMED
 
-    def values(x: np.ndarray[Any, Any]) -> dict[str, float]:
-        return {**_START, **_ASSUMED, **dict(zip(free, np.exp(x), strict=True))}
+    def values(x: FloatArray) -> dict[str, float]:
+        return {**fixed, **dict(zip(free, np.exp(x).tolist(), strict=True))}
 
-    def residual(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        drift = 0.02 * (x - start)  # keeps what the rows do not determine where it began
-        return np.concatenate([np.log(predict_table(table, accelerator, values(x)) / measured), drift])
+    def residual(x: FloatArray) -> FloatArray:
+        error = np.log(predict_table(table, accelerator, values(x)) / measured)
+        return np.concatenate([error, pull * (x - begin)])
 
-    start = np.log([_START[n] for n in free])
-    return values(least_squares(residual, start, loss="soft_l1", f_scale=0.1).x)
+    return values(least_squares(residual, begin, bounds=(low, high), loss="soft_l1", f_scale=_ROBUST_SCALE).x)
+
+
+def _without_rows(values: Mapping[str, float], accelerator: Accelerator) -> dict[str, float]:
+    """Return the fractions of bandwidth for a caller that knows bytes but no rows, from typical rows."""
+    facts = _facts(accelerator)
+
+    def ratio_to_stream(kernel_class: str, columns: float) -> float:
+        size = 4.0 * 32768 * columns
+        time_s = kernel_time_s(size, size, kernel_class=kernel_class, rows=32768.0, columns=columns, element_bytes=4.0,
+                               cached_fraction=0.0, fitted=values, **facts)  # fmt: skip
+        stream_s = 2 * size / (facts["bandwidth_bytes_per_s"] * values["bandwidth_fraction"])
+        return float((time_s - values["floor_s"]) / stream_s)
+
+    cache = max(facts["l1_bytes"] * values["l1_row_fraction"],
+                facts["l2_bytes"] * values["l2_row_fraction"] / facts["num_units"])  # fmt: skip
+    fraction = values["bandwidth_fraction"]
+    return {
+        "elementwise_fraction": fraction, "softmax_fraction": fraction,
+        "normalisation_fraction": fraction / ratio_to_stream("normalisation", 1024.0),
+        "warp_columns": 1024.0, "block_columns": 2048.0 * max(ratio_to_stream("softmax", 2048.0) - 1.0, 0.0),
+        "shared_columns": cache / 4.0 / 4.0, "extra_pass_ratio": 1.0,
+    }  # fmt: skip
 
 
 def fit_memory_bound(data: Path, progress: Callable[[str], None] = lambda _: None) -> list[FittedSet]:
@@ -90,14 +196,44 @@ def fit_memory_bound(data: Path, progress: Callable[[str], None] = lambda _: Non
             progress(f"memory-bound {accelerator.name} {dtype}")
             seen, unseen = rows[~rows["held_out"]], rows[rows["held_out"]]
             values = _fit(seen, accelerator)
+            told = set(_free(seen))
+            assumed = sorted(set(_DEVICE | _CYCLES) - told)
             made.append(
                 FittedSet(
-                    formula=FORMULA, accelerator=accelerator.name, dtype=str(dtype), values=values,
+                    formula=FORMULA, accelerator=accelerator.name, dtype=str(dtype),
+                    values=values | _without_rows(values, accelerator),
                     sources=[source_of(path, len(seen))], command=COMMAND,
-                    error=FitError.of(predict_table(unseen, accelerator, values), unseen["latency_us"] * 1e-6),
+                    error=FitError.of(predict_table(unseen, accelerator, values), unseen["time_s"]),
                     valid={"rows": [int(rows["rows"].min()), int(rows["rows"].max())],
                            "columns": [int(rows["columns"].min()), int(rows["columns"].max())]},
-                    note="harness_s is what the measuring loop adds, not the kernel; floor_s, l2_* and warp_columns are assumptions",
+                    note="loop_*_s is what the measuring loop adds, not the kernel. Without rows of its own, so "
+                    f"assumed as on an A100: unit_threads, miss_sharpness, {', '.join(assumed)}",
                 )
             )  # fmt: skip
     return made
+
+
+def leave_one_out(data: Path) -> pd.DataFrame:
+    """Predict each accelerator with the set of its nearest relative in the same dtype, and say how far off that is.
+
+    What the loop adds belongs to the host that measured, so it stays as fitted on the accelerator's own rows.
+
+    Returns
+    -------
+    DataFrame
+        One row per accelerator and dtype: whose parameters, and mean, median, p90 and bias of the relative error.
+    """
+    sets = {(s.accelerator, s.dtype): s for s in fit_memory_bound(data)}
+    catalogue = load_catalogue()
+    found = []
+    for table in (read_table(data / name) for name in TABLES):
+        for (name, dtype), rows in table.groupby(["accelerator", "dtype"], sort=True):
+            accelerator = catalogue.find(str(name)).accelerator
+            others = [catalogue.find(a).accelerator for a, d in sets if d == dtype and a != accelerator.name]
+            for other in relatives(accelerator, others)[:2]:
+                own = {n: v for n, v in sets[accelerator.name, str(dtype)].values.items() if n in _LOOPS}
+                borrowed: dict[str, Any] = {**sets[other.name, str(dtype)].values, **own}
+                error = FitError.of(predict_table(rows, accelerator, borrowed), rows["time_s"])
+                found.append({"accelerator": accelerator.name, "dtype": dtype, "from": other.name, "mean": error.mean,
+                              "median": error.median, "p90": error.p90, "bias": error.bias})  # fmt: skip
+    return pd.DataFrame(found)

@@ -37,6 +37,7 @@ class _Unit(NamedTuple):
     number: FloatArray
     flops_per_s: FloatArray
     tile_overhead: FloatArray
+    narrowest_tile: FloatArray
     load_bytes_per_s: FloatArray
     store_bytes_per_s: FloatArray
     latency_per_k_s: FloatArray
@@ -103,6 +104,7 @@ def gemm_time_s(
     clock_hz: ArrayLike,
     compute_efficiency_ratio: ArrayLike,
     tile_overhead: ArrayLike,
+    narrowest_tile: ArrayLike,
     unit_load_bytes_per_s: ArrayLike,
     store_scale: ArrayLike,
     latency_per_k_s: ArrayLike,
@@ -151,6 +153,8 @@ def gemm_time_s(
         Part of the peak that an endless stream of the largest tile reaches. [1]
     tile_overhead : array_like
         α of a tile's overhead 1 + α (rows + columns) / (rows · columns). [1]
+    narrowest_tile : array_like
+        A narrower tile costs the arithmetic of one this wide: 1 where the library has them all. [1]
     unit_load_bytes_per_s : array_like
         What one unit takes in from L2. [byte/s]
     store_scale : array_like
@@ -195,10 +199,10 @@ def gemm_time_s(
     >>> facts = dict(
     ...     peak_flops_per_s=1e15, bandwidth_bytes_per_s=3e12, l2_bytes=5e7, num_units=132, clock_hz=2e9)
     >>> fitted = dict(
-    ...     compute_efficiency_ratio=0.9, tile_overhead=2, unit_load_bytes_per_s=3e11, store_scale=12e3,
-    ...     latency_per_k_s=1.5e-9, prologue_k=32, tail_fraction=0.5, launch_cycles=4000, wave_cycles=400,
-    ...     split_s=3e-6, load_efficiency_ratio=0.9, store_efficiency_ratio=0.8, l2_usable_fraction=0.4,
-    ...     misaligned_ratio=0.5, far_pitch_bytes=1e9, far_pitch_slowdown_ratio=0)
+    ...     compute_efficiency_ratio=0.9, tile_overhead=2, narrowest_tile=1, unit_load_bytes_per_s=3e11,
+    ...     store_scale=12e3, latency_per_k_s=1.5e-9, prologue_k=32, tail_fraction=0.5, launch_cycles=4000,
+    ...     wave_cycles=400, split_s=3e-6, load_efficiency_ratio=0.9, store_efficiency_ratio=0.8,
+    ...     l2_usable_fraction=0.4, misaligned_ratio=0.5, far_pitch_bytes=1e9, far_pitch_slowdown_ratio=0)
     >>> t = gemm_time_s(1, [64, 4096], 4096, 4096, element_bytes=2, output_bytes=2, **facts, **fitted)
     >>> [round(1e6 * float(x)) for x in t]
     [15, 170]
@@ -219,13 +223,14 @@ def gemm_time_s(
     launch, wave, split, efficiency, ratio, scale = _floats(
         launch_cycles, wave_cycles, split_s, compute_efficiency_ratio, clock_ratio, store_scale
     )
-    overhead, unit_load, latency, prologue, tail = _floats(
-        tile_overhead, unit_load_bytes_per_s, latency_per_k_s, prologue_k, tail_fraction
+    overhead, narrowest, unit_load, latency, prologue, tail = _floats(
+        tile_overhead, narrowest_tile, unit_load_bytes_per_s, latency_per_k_s, prologue_k, tail_fraction
     )
     unit = _Unit(
         number=count,
         flops_per_s=peak * efficiency * ratio,
         tile_overhead=overhead,
+        narrowest_tile=narrowest,
         load_bytes_per_s=unit_load,
         store_bytes_per_s=np.sqrt(peak) * scale,
         latency_per_k_s=latency,
@@ -303,10 +308,11 @@ def _candidate_s(
 ) -> FloatArray:
     """Time of one tile shape and split: main loop, prologues, epilogue and the sum over the parts of k."""
     area, edge = tile[0] * tile[1], tile[0] + tile[1]
+    padded = np.maximum(tile[0], unit.narrowest_tile) * np.maximum(tile[1], unit.narrowest_tile)
     step = STEP_BYTES / work.element_bytes
     length = np.ceil(work.k / (split * step)) * step
     filled = length + unit.prologue_k
-    flop_s = 2 * area / unit.flops_per_s * (1.0 + unit.tile_overhead * (edge / area))
+    flop_s = 2 * padded / unit.flops_per_s * (1.0 + unit.tile_overhead * (edge / area))
     byte_s = edge * work.element_bytes / unit.load_bytes_per_s
     queue = _waves(blocks, unit.tail_fraction)
     rounds = _waves(blocks / sharing, unit.tail_fraction)

@@ -36,8 +36,14 @@ def step_time_interval(step_time_s: float, *, task: str, family: str, provenance
     The most specific class with enough rows answers; each wider one stands in for it in turn.
     """
     classes = load_residuals()["step_time"]
-    for key in (f"{task}/{family}/{provenance}", f"{task}/*/{provenance}", f"*/*/{provenance}", "*/*/extrapolated"):
+    for key in _widening(task, family, provenance):
         if key in classes:
             low, high = classes[key]["low_ratio"], classes[key]["high_ratio"]
             return step_time_s * low, step_time_s * high
-    return step_time_s / 2, step_time_s * 2
+    raise KeyError("residuals.json has no class for everything; renew it with 'steptime validate --write-residuals'")
+
+
+def _widening(task: str, family: str, provenance: str) -> tuple[str, ...]:
+    """Name the classes that may answer, the most particular first; all inference is one task."""
+    kind = "train" if task == "train" else "infer"
+    return (f"{kind}/{family}/{provenance}", f"{kind}/*/{provenance}", f"*/{family}/{provenance}", f"*/*/{provenance}", "*/*/*")

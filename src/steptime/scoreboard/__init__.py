@@ -1,1 +1,1 @@
-"""To be written."""
+"""Predictions against measurements that no fit has seen."""

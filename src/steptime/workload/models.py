@@ -151,16 +151,34 @@ def _built_precision(precision: str) -> str:
     return "amp-bf16" if precision == "fp8" else precision
 
 
-def _captured(request: ModelRequest) -> Workload:
-    """Capture through torch; names of the zoo that must be captured anew come from timm."""
-    batches = (request.fixed_batch,) if request.fixed_batch else (2, 3)
-    wanted = "amp-bf16" if request.precision == "fp8" else "fp32" if request.precision == "tf32" else request.precision
-    workload = capture(
-        CaptureRequest(
-            model=request.name, task="train" if request.task == "train" else "infer", precision=wanted,
-            batches=batches, image_size=request.image_size, seq_len=request.seq_len,
-            input_shape=request.input_shape, input_dtype=request.input_dtype, checkpointing=request.checkpointing,
-            freeze=request.freeze, lora_rank=request.lora_rank, attention=request.attention,
-        )
+def needs_capture(request: ModelRequest) -> bool:
+    """Tell whether a model can only be had by capturing it through torch."""
+    return (
+        not request.name.endswith(SUFFIX)
+        and _from_zoo(request) is None
+        and not _is_built(request)
+        and (request.name.startswith(_CAPTURED_PREFIXES) or ":" in request.name)
+    )
+
+
+def _is_built(request: ModelRequest) -> bool:
+    from steptime.workload.transformer import can_build, find_config
+
+    found = find_config(request.name) if not request.freeze and request.checkpointing == "none" else None
+    return found is not None and can_build(found[0])
+
+
+def capture_request(request: ModelRequest) -> CaptureRequest:
+    """Return the capture that answers a request, in the precision whose operators it shares."""
+    wanted = {"fp8": "amp-bf16", "tf32": "fp32"}.get(request.precision, request.precision)
+    return CaptureRequest(
+        model=request.name, task="train" if request.task == "train" else "infer", precision=wanted,
+        batches=(request.fixed_batch,) if request.fixed_batch else (2, 3), image_size=request.image_size,
+        seq_len=request.seq_len, input_shape=request.input_shape, input_dtype=request.input_dtype,
+        checkpointing=request.checkpointing, freeze=request.freeze, lora_rank=request.lora_rank,
+        attention=request.attention,
     )  # fmt: skip
-    return to_precision(workload, request.precision)
+
+
+def _captured(request: ModelRequest) -> Workload:
+    return to_precision(capture(capture_request(request)), request.precision)
