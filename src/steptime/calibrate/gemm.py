@@ -29,7 +29,10 @@ COMMAND = "steptime calibrate gemm --data DIR"
 GEMM = "steptime.kernels.gemm.gemm_time_s"
 BURST_CLOCK = "steptime.kernels.gemm_clock.burst_clock_ratio"
 LONG_CLOCK = "steptime.kernels.gemm_clock.sustained_clock_ratio"
-FOLDERS = {GEMM: "gemm", BURST_CLOCK: "burst", LONG_CLOCK: "sustained"}
+HARNESS = "steptime.records.harness.loop_time_s"
+FOLDERS = {GEMM: "gemm", BURST_CLOCK: "burst", LONG_CLOCK: "sustained", HARNESS: "harness"}
+# A loop that times no single call, and one that casts nothing.
+NO_HARNESS = {"timing_s": 0.0, "cast_s": 0.0, "cast_row_s": 0.0, "cast_bytes_per_s": 1e15}
 # Rows per table: enough that another draw moves no error by 0.1 points; fewer where several tables are fitted at once.
 OWN_ROWS, POOLED_ROWS = 3000, 1000
 SYNCHRONOUS, ASYNCHRONOUS = "pooled-synchronous", "pooled-asynchronous"
@@ -144,6 +147,13 @@ def _sets_of_burst(table: ProductTable, values: Mapping[str, float], data_dir: P
     yield replace(gemm, note=f"Error with the measurement's own share: {beside}. misaligned_ratio is an assumption.")
     clock = {n: values[n] for n in ("flop_energy_j", "settle_s")}
     yield replace(_set(table, BURST_CLOCK, clock, error, data_dir), note="Fitted together with the kernel's set.")
+    yield _harness(table, values, error, data_dir)
+
+
+def _harness(table: ProductTable, values: Mapping[str, float], error: FitError, data_dir: Path) -> FittedSet:
+    """Return what the table's loop adds to the kernel."""
+    added = {n: values.get(n, absent) for n, absent in NO_HARNESS.items()}
+    return replace(_set(table, HARNESS, added, error, data_dir), note="Fitted together with the kernel's set.")
 
 
 def _pooled(half: Sequence[ProductTable], data_dir: Path) -> Iterator[FittedSet]:
@@ -197,10 +207,10 @@ def _sets_of_singles(tables: Sequence[ProductTable], data_dir: Path) -> Iterator
         note = f"From {' and '.join(TWINS)}, which differ in their power limit only; error of both with shared values."
         yield replace(_set(twin, LONG_CLOCK, energy, error, data_dir), note=note)
     for table in tables:
-        yield _single(table, {**HIDDEN, **energy}, data_dir)
+        yield from _single(table, {**HIDDEN, **energy}, data_dir)
 
 
-def _single(table: ProductTable, fixed: Mapping[str, float], data_dir: Path) -> FittedSet:
+def _single(table: ProductTable, fixed: Mapping[str, float], data_dir: Path) -> Iterator[FittedSet]:
     sample = table.sample(OWN_ROWS)
     found = [
         fit_tables([sample], SINGLES, loop_time_s, fixed={**fixed, "narrowest_tile": width})["all"] for width in NARROWEST
@@ -209,7 +219,8 @@ def _single(table: ProductTable, fixed: Mapping[str, float], data_dir: Path) -> 
     held = table.rows(table.held_out)
     error = FitError.of(loop_time_s(held, values), held.measured_s)
     hidden = ", ".join(HIDDEN)
-    return replace(
+    yield _harness(table, values, error, data_dir)
+    yield replace(
         _set(table, GEMM, kernel_values(values), error, data_dir),
         note=f"Not identified by fp32 products and taken from the half sets: {hidden}. Error with the measurement's "
         f"own share: timing_s {values['timing_s']:.3g}, flop_energy_j {values['flop_energy_j']:.3g}.",

@@ -14,10 +14,13 @@ from steptime.records.split import is_held_out
 from steptime.errors import StepTimeError
 from steptime.hardware import Accelerator, load_catalogue
 from steptime.prediction.device_times import device_times
+from steptime.prediction.peaks import peak_of
+from steptime.scoreboard.product_tables import product_times_s
 from steptime.scoreboard.verdicts import Judgement, NotMapped, Verdict
 from steptime.workload.operator import NUM_DIMS, Direction, Kind, Phase
 from steptime.workload.table import Operators
 
+PRODUCTS = ("gemm", "matmul_fp32", "gemm_sustained")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "nvfp4": "fp4"}
 _SIZES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5, "int8": 1.0}
 _NORMS = {"ln": Kind.NORMALISATION, "layer_norm": Kind.NORMALISATION, "rms_norm": Kind.NORMALISATION, "softmax": Kind.SOFTMAX}
@@ -65,12 +68,18 @@ def _keys(*columns: Any) -> list[str]:
 
 
 def _gemm(table: pd.DataFrame) -> _Rows:
+    """Read products; the single fp32 products name the inner length n and the result's columns k."""
     batch, m, n, k = (_column(table, c, 1.0) for c in ("batch", "m", "n", "k"))
-    dtype = _dtypes(table)
+    keys = _keys(m, n, k)
+    if "op" in table and "layout" not in table:
+        linear = table["op"].to_numpy() == "linear"
+        whole = _keys(batch, m, n, k)
+        keys = [short if is_linear else long for short, long, is_linear in zip(keys, whole, linear, strict=True)]
+        n, k = k, n
+    dtype = np.array([str(d).split("_")[0] for d in _dtypes(table)])
     size = np.array([_SIZES.get(d, 4.0) for d in dtype])
-    out = np.maximum(size, np.where(size < 2, 2.0, size))
+    out = np.maximum(size, 2.0)
     operators = _operators(Kind.GEMM, [batch, m, n, k], dtype, batch * (m * k + k * n) * size, batch * m * n * out, name="mm")
-    keys = _keys(batch, m, n, k) if "batch" in table else _keys(m, n, k)
     return _Rows(operators=operators, keys=keys, harness_s=np.zeros(len(table)))
 
 
@@ -167,19 +176,37 @@ def _judge(part: pd.DataFrame, dataset: str, accelerator: Accelerator, *, held_o
     if not wanted.any():
         return judgement
     operators = _take(rows.operators, wanted)
-    times = device_times(operators, [accelerator], load_catalogue().by_name, in_step="", channels_last=False, fused=False)
-    harness = rows.harness_s[wanted] + _loop_s(operators, times.origins)
+    predicted, roof = _times_s(operators, dataset, accelerator, rows.harness_s[wanted])
     measured = part["latency_us"].to_numpy(dtype=float)[wanted] * 1e-6
-    roof = np.maximum(times.compute_floor_s[:, 0], times.memory_floor_s[:, 0])
     for i, row in enumerate(part.index[wanted]):
         judgement.verdicts.append(
             Verdict(
                 row=int(row), dataset=f"{dataset} {operators.dtype[i]}", accelerator=accelerator.name,
                 subject=rows.keys[np.flatnonzero(wanted)[i]], group=f"kernel/{dataset}/{accelerator.name}",
-                measured=float(measured[i]), predicted=float(times.time_s[i, 0] + harness[i]), roofline=float(roof[i]),
+                measured=float(measured[i]), predicted=float(predicted[i]), roofline=float(roof[i]),
             )
         )  # fmt: skip
     return judgement
+
+
+def _times_s(
+    operators: Operators, dataset: str, accelerator: Accelerator, harness_s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what the table's loop would report for each row, and the roofline of the kernel alone."""
+    by_name = load_catalogue().by_name
+    peak = {str(d): peak_of(accelerator, str(d))[0] for d in np.unique(operators.dtype)}
+    traffic = operators.bytes_read + operators.bytes_written
+    roof = np.maximum(
+        operators.flops / np.array([peak[str(d)] for d in operators.dtype]), traffic / accelerator.memory_bandwidth_bytes_per_s
+    )
+    if dataset in PRODUCTS:
+        predicted = np.empty(len(operators))
+        for dtype in np.unique(operators.dtype):
+            mine = operators.dtype == dtype
+            predicted[mine] = product_times_s(_take(operators, mine), dataset, accelerator, by_name)
+        return predicted, roof
+    times = device_times(operators, [accelerator], by_name, in_step="", channels_last=False, fused=False)
+    return times.time_s[:, 0] + harness_s + _loop_s(operators, times.origins), roof
 
 
 def _loop_s(operators: Operators, origins: Mapping[str, Any]) -> NDArray[np.float64]:
