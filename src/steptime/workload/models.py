@@ -19,6 +19,7 @@ from typing import Any
 from steptime.errors import InputError, UnknownNameError
 from steptime.workload.capture import CaptureRequest, capture
 from steptime.workload.file import SUFFIX, load
+from steptime.workload.operator import Kind
 from steptime.workload.precision import source_precision, to_precision
 from steptime.workload.table import Workload
 
@@ -111,7 +112,7 @@ def _as_asked(workload: Workload, request: ModelRequest) -> Workload:
 
 
 def _changes_operators(request: ModelRequest) -> bool:
-    return bool(request.checkpointing != "none" or request.lora_rank or request.freeze or request.attention != "sdpa")
+    return bool(request.checkpointing != "none" or request.lora_rank or request.freeze)
 
 
 def _from_zoo(request: ModelRequest) -> Workload | None:
@@ -124,6 +125,8 @@ def _from_zoo(request: ModelRequest) -> Workload | None:
         return None
     workload = load(Path(str(path)))
     if request.image_size not in (0, workload.image_size):
+        return None
+    if request.attention != "sdpa" and (workload.operators.kind == Kind.ATTENTION).any():
         return None
     return replace(to_precision(workload, request.precision), model=stem)
 
