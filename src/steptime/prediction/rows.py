@@ -81,14 +81,17 @@ def convolution(
     )  # fmt: skip
 
 
-def attention(block: Block, machines: Machines, dtype: str, fit: Choice, **_run: object) -> FloatArray:
-    """Time fused attention, forward and backward."""
+def attention(
+    block: Block, machines: Machines, dtype: str, fit: Choice, *, serving: bool = False, **_run: object
+) -> FloatArray:
+    """Time fused attention, forward and backward, of training libraries or of a serving engine."""
     d = dict(block.dims)
     fraction = causal_fraction(d.pop("causal"), d["seq_q"], d["seq_kv"])
     return kernels.attention_time_s(
         **d, causal_fraction=fraction, element_bytes=ELEMENT_BYTES[dtype],
         backward=block.direction == Direction.BACKWARD, peak_flops_per_s=machines.peak(dtype),
-        bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s, num_units=machines.num_units, **fit.values,
+        bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s, l2_bytes=machines.l2_bytes,
+        num_units=machines.num_units, serving=serving, **fit.values,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from steptime.scoreboard.verdicts import Judgement, NotMapped, Verdict
 from steptime.workload.operator import NUM_DIMS, Direction, Kind, Phase
 from steptime.workload.table import Operators
 
+_SERVING = ("attention_forward",)  # timed in a serving engine
 PRODUCTS = ("gemm", "matmul_fp32", "gemm_sustained")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "nvfp4": "fp4"}
 _SIZES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5, "int8": 1.0}
@@ -205,7 +206,9 @@ def _times_s(
             mine = operators.dtype == dtype
             predicted[mine] = product_times_s(_take(operators, mine), dataset, accelerator, by_name)
         return predicted, roof
-    times = device_times(operators, [accelerator], by_name, in_step="", channels_last=False, fused=False)
+    times = device_times(
+        operators, [accelerator], by_name, in_step="", channels_last=False, fused=False, serving=dataset in _SERVING
+    )
     return times.time_s[:, 0] + harness_s + _loop_s(operators, times.origins), roof
 
 
