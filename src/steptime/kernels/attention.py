@@ -243,7 +243,8 @@ def _work(
     # steps on the diagonal are computed whole, at least a half of one for each block
     walked = np.where(part < 1, steps * part + np.maximum(rows / STEP, 1.0) / 2, steps)
     walked = np.minimum(walked, steps)
-    split = np.where(packed & (skv > sq), np.clip(units / blocks, 1.0, np.maximum(walked, 1.0)), 1.0)
+    splits = (back == 0) & (skv > sq)
+    split = np.where(splits, np.clip(units / blocks, 1.0, np.maximum(walked, 1.0)), 1.0)
     return _Work(
         rows=rows, filled=np.minimum(across, rows) * width / (WIDTH * WIDTH), blocks=blocks, steps=walked,
         longest=np.minimum(steps, 2 * walked) / split, split=split,
