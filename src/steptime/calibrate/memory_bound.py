@@ -17,9 +17,10 @@ from steptime.calibrate.split import is_held_out
 from steptime.hardware import Accelerator, load_catalogue, relatives
 from steptime.kernels.memory_bound import kernel_time_s
 from steptime.kernels.row_blocks import KERNEL_SHAPES
+from steptime.records.kernel_names import kernel_class
 
 FloatArray = NDArray[np.float64]
-FORMULA = "steptime.kernels.memory_bound.kernel_time_s"
+FORMULA = "steptime.kernels.memory_bound.memory_bound_time_s"
 COMMAND = "steptime calibrate memory-bound --data DIR"
 TABLES = ("memory_bound_fp32.csv", "memory_bound_half.parquet")
 _PULL, _ROBUST_SCALE = 0.05, 0.1
@@ -66,18 +67,12 @@ _CYCLES = {
     "serving_rotary_block_cycles": 20.0, "serving_rotary_round_cycles": 1300.0,
 }  # fmt: skip
 # What the loop around single calls adds, by series of one table; other tables hold kernels alone.
-_LOOPS = {f"loop_{s}_s": 2e-5 for s in ("elementwise", "normalisation", "normalisation_random", "softmax")}
-_FP32_CLASS = {"ln": "normalisation", "softmax": "softmax"}
+_LOOPS = {f"{s}_harness_s": 2e-5 for s in ("elementwise", "normalisation", "normalisation_random", "softmax")}
 _TWO_INPUTS = ("add", "mul", "div", "pow")
-_HALF_CLASS = {
-    "add": "elementwise", "embedding": "gather", "layer_norm": "normalisation", "rms_norm": "serving_normalisation",
-    "gelu": "serving_activation", "silu_and_mul": "serving_gated_activation", "rope": "serving_rotary",
-}  # fmt: skip
-_PROVIDER_CLASS = {"pytorch": "normalisation", "torch_compile": "compiled_normalisation", "cudnn": "library_normalisation"}
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read one table into rows with bytes, class and time of one kernel; ``held_out`` marks what only judges."""
+    """Read one table into rows with bytes, class and time of a kernel; ``held_out`` marks the judges."""
     table = _read_half(path) if path.suffix == ".parquet" else _read_fp32(path)
     keys = table["op"] + "," + table["rows"].astype(str) + "," + table["columns"].astype(int).astype(str)
     return table.assign(held_out=is_held_out(keys))
@@ -86,11 +81,12 @@ def read_table(path: Path) -> pd.DataFrame:
 def _read_fp32(path: Path) -> pd.DataFrame:
     table = pd.read_csv(path)
     written = table["rows"] * table["columns"] * 4.0
-    classes = table["op"].map(_FP32_CLASS).fillna("elementwise")
+    classes = np.array([kernel_class(op) for op in table["op"]])
     # layer norms were timed in two series: round numbers of rows, and random ones in another loop
     random = (table["op"] == "ln") & (table["rows"] % 1024 != 0)
     return table.assign(
-        dtype="fp32", element_bytes=4.0, kernel_class=classes, cached_fraction=0.0, time_s=table["latency_us"] * 1e-6,
+        dtype="fp32", element_bytes=4.0, kernel_class=classes, cached_fraction=0.0,
+        time_s=table["latency_us"] * 1e-6,
         loop=np.where(random, "normalisation_random", classes),
         bytes_read=written * np.where(table["op"].isin(_TWO_INPUTS), 2, 1), bytes_written=written,
     )  # fmt: skip
@@ -99,26 +95,30 @@ def _read_fp32(path: Path) -> pd.DataFrame:
 def _read_half(path: Path) -> pd.DataFrame:
     table = pd.read_parquet(path)
     flushed = table["clock"].str.contains("flushed")
-    backward = np.where(table["direction"] == "bwd", "_backward", "")
+    named = zip(table["op"], table["provider"], table["direction"] == "bwd", strict=True)
     # a layer with parallel attention and MLP adds both to its input: two kernels in one measurement
     twice = (table["op"] == "add") & table["source_path"].str.contains("phi-2")
     return table.assign(
         dtype=table["dtype"].replace({"float16": "fp16", "bfloat16": "bf16"}), element_bytes=2.0, loop="",
-        kernel_class=np.where(flushed, table["provider"].map(_PROVIDER_CLASS) + backward, table["op"].map(_HALF_CLASS)),
-        cached_fraction=np.where(flushed, 0.0, 1.0), time_s=table["latency_us"] * 1e-6 / np.where(twice, 2, 1),
+        kernel_class=[kernel_class(op, provider=by, backward=back) for op, by, back in named],
+        cached_fraction=np.where(flushed, 0.0, 1.0),
+        time_s=table["latency_us"] * 1e-6 / np.where(twice, 2, 1),
     )  # fmt: skip
 
 
 def predict_table(table: pd.DataFrame, accelerator: Accelerator, values: Mapping[str, float]) -> FloatArray:
     """Predict a table's rows in the loop that measured them: the kernel plus what the loop adds.  [s]"""
-    time_s = np.array([values.get(f"loop_{s}_s", 0.0) for s in table["loop"]])
-    for kernel_class, rows in table.groupby(table["kernel_class"].to_numpy()):
-        chosen = (table["kernel_class"] == kernel_class).to_numpy()
-        column = {n: rows[n].to_numpy(dtype=float) for n in ("rows", "columns", "cached_fraction")}
-        if not KERNEL_SHAPES[str(kernel_class)].has_rows:
-            column["rows"], column["columns"] = rows["bytes_written"].to_numpy() / rows["element_bytes"].to_numpy(), 1.0
+    time_s = np.array([values.get(f"{s}_harness_s", 0.0) for s in table["loop"]])
+    for name, rows in table.groupby(table["kernel_class"].to_numpy()):
+        chosen = (table["kernel_class"] == name).to_numpy()
+        column: dict[str, Any] = {
+            n: rows[n].to_numpy(dtype=float) for n in ("rows", "columns", "cached_fraction")
+        }
+        if not KERNEL_SHAPES[str(name)].has_rows:
+            outputs = rows["bytes_written"].to_numpy() / rows["element_bytes"].to_numpy()
+            column |= {"rows": outputs, "columns": 1.0}
         time_s[chosen] += kernel_time_s(
-            rows["bytes_read"].to_numpy(), rows["bytes_written"].to_numpy(), kernel_class=str(kernel_class),
+            rows["bytes_read"].to_numpy(), rows["bytes_written"].to_numpy(), kernel_class=str(name),
             element_bytes=rows["element_bytes"].to_numpy(), fitted=values, **column, **_facts(accelerator),
         )  # fmt: skip
     return time_s
@@ -143,7 +143,7 @@ def _free(table: pd.DataFrame) -> list[str]:
     names = list(_TOLD_BY_LONG_SWEEPS if loops - {""} else _TOLD_BY_SHORT_KERNELS)
     cycles = ("element_cycles", "block_cycles", "round_cycles")
     names += [n for n in _CYCLES if any(n == f"{c}_{cycle}" for c in classes for cycle in cycles)]
-    return names + [n for n in _LOOPS if n.removeprefix("loop_").removesuffix("_s") in loops]
+    return names + [n for n in _LOOPS if n.removesuffix("_harness_s") in loops]
 
 
 def _fit(table: pd.DataFrame, accelerator: Accelerator) -> dict[str, float]:
@@ -161,17 +161,22 @@ def _fit(table: pd.DataFrame, accelerator: Accelerator) -> dict[str, float]:
         error = np.log(predict_table(table, accelerator, values(x)) / measured)
         return np.concatenate([error, pull * (x - begin)])
 
-    return values(least_squares(residual, begin, bounds=(low, high), loss="soft_l1", f_scale=_ROBUST_SCALE).x)
+    found = least_squares(residual, begin, bounds=(low, high), loss="soft_l1", f_scale=_ROBUST_SCALE).x
+    return {n: _rounded(v) for n, v in values(found).items()}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")
 
 
 def _without_rows(values: Mapping[str, float], accelerator: Accelerator) -> dict[str, float]:
     """Return the fractions of bandwidth for a caller that knows bytes but no rows, from typical rows."""
     facts = _facts(accelerator)
 
-    def ratio_to_stream(kernel_class: str, columns: float) -> float:
+    def ratio_to_stream(name: str, columns: float) -> float:
         size = 4.0 * 32768 * columns
-        time_s = kernel_time_s(size, size, kernel_class=kernel_class, rows=32768.0, columns=columns, element_bytes=4.0,
-                               cached_fraction=0.0, fitted=values, **facts)  # fmt: skip
+        time_s = kernel_time_s(size, size, kernel_class=name, rows=32768.0, columns=columns,
+                               element_bytes=4.0, cached_fraction=0.0, fitted=values, **facts)  # fmt: skip
         stream_s = 2 * size / (facts["bandwidth_bytes_per_s"] * values["bandwidth_fraction"])
         return float((time_s - values["floor_s"]) / stream_s)
 
@@ -201,12 +206,12 @@ def fit_memory_bound(data: Path, progress: Callable[[str], None] = lambda _: Non
             made.append(
                 FittedSet(
                     formula=FORMULA, accelerator=accelerator.name, dtype=str(dtype),
-                    values=values | _without_rows(values, accelerator),
+                    values=values | {n: _rounded(v) for n, v in _without_rows(values, accelerator).items()},
                     sources=[source_of(path, len(seen))], command=COMMAND,
                     error=FitError.of(predict_table(unseen, accelerator, values), unseen["time_s"]),
                     valid={"rows": [int(rows["rows"].min()), int(rows["rows"].max())],
                            "columns": [int(rows["columns"].min()), int(rows["columns"].max())]},
-                    note="loop_*_s is what the measuring loop adds, not the kernel. Without rows of its own, so "
+                    note="*_harness_s is what the loop adds, not the kernel. Without rows of its own, so "
                     f"assumed as on an A100: unit_threads, miss_sharpness, {', '.join(assumed)}",
                 )
             )  # fmt: skip
@@ -214,14 +219,14 @@ def fit_memory_bound(data: Path, progress: Callable[[str], None] = lambda _: Non
 
 
 def leave_one_out(data: Path) -> pd.DataFrame:
-    """Predict each accelerator with the set of its nearest relative in the same dtype, and say how far off that is.
+    """Predict each accelerator with the sets of its nearest relatives in the same dtype.
 
     What the loop adds belongs to the host that measured, so it stays as fitted on the accelerator's own rows.
 
     Returns
     -------
     DataFrame
-        One row per accelerator and dtype: whose parameters, and mean, median, p90 and bias of the relative error.
+        One row per accelerator, dtype and relative: mean, median, p90 and bias of the relative error.
     """
     sets = {(s.accelerator, s.dtype): s for s in fit_memory_bound(data)}
     catalogue = load_catalogue()
@@ -234,6 +239,7 @@ def leave_one_out(data: Path) -> pd.DataFrame:
                 own = {n: v for n, v in sets[accelerator.name, str(dtype)].values.items() if n in _LOOPS}
                 borrowed: dict[str, Any] = {**sets[other.name, str(dtype)].values, **own}
                 error = FitError.of(predict_table(rows, accelerator, borrowed), rows["time_s"])
-                found.append({"accelerator": accelerator.name, "dtype": dtype, "from": other.name, "mean": error.mean,
-                              "median": error.median, "p90": error.p90, "bias": error.bias})  # fmt: skip
+                found.append({"accelerator": accelerator.name, "dtype": dtype, "from": other.name,
+                              "mean": error.mean, "median": error.median, "p90": error.p90,
+                              "bias": error.bias})  # fmt: skip
     return pd.DataFrame(found)

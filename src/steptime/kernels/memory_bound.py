@@ -196,10 +196,11 @@ def kernel_time_s(
     ...     "bandwidth_fraction": 0.9, "floor_s": 2e-6, "l2_usable_fraction": 0.4, "l2_bandwidth_ratio": 1.5,
     ...     "overlap_exponent": 2, "gather_element_cycles": 1.5}
     >>> t = kernel_time_s(
-    ...     4e6, 4e6, kernel_class="gather", rows=1024, columns=1024, element_bytes=4, cached_fraction=0,
-    ...     bandwidth_bytes_per_s=2e12, l1_bytes=1e5, l2_bytes=4e7, num_units=100, clock_hz=1e9, fitted=fitted)
+    ...     4e6, 4e6, kernel_class="gather", rows=1024, columns=1024, element_bytes=4, fitted=fitted,
+    ...     bandwidth_bytes_per_s=2e12, l1_bytes=1e5, l2_bytes=4e7, num_units=100, clock_hz=1e9,
+    ...     cached_fraction=0)
     >>> round(1e6 * float(t), 1)
-    18.3
+    22.2
     """
     shape = KERNEL_SHAPES[kernel_class]
     machine = {"num_units": num_units, "l1_bytes": l1_bytes, "l2_bytes": l2_bytes, "clock_hz": clock_hz}
@@ -222,7 +223,7 @@ def kernel_time_s(
         floor_s=shape.num_kernels * _array(fitted["floor_s"]),
         l2_usable_fraction=fitted["l2_usable_fraction"], l2_bandwidth_ratio=fitted["l2_bandwidth_ratio"],
         cached_fraction=cached_fraction, num_passes=passes, units_s=units_s,
-        overlap_exponent=fitted["overlap_exponent"],
+        overlap_exponent=fitted["overlap_exponent"] if shape.overlaps else 1.0,
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ class KernelShape:
     memory_passes: int = 1
     cache_passes: int = 0
     num_kernels: int = 1
+    overlaps: bool = True  # false where each thread waits for its one load before it computes
 
     def vector_elements(self, element_bytes: ArrayLike) -> FloatArray:
         """Return how many elements a thread loads at once."""
@@ -41,7 +42,11 @@ class KernelShape:
 
 def _one_scalar_per_thread(*, cache_passes: int = 0) -> KernelShape:
     return KernelShape(
-        most_vector_elements=1, least_threads=1024, most_threads=1024, cache_passes=cache_passes
+        most_vector_elements=1,
+        least_threads=1024,
+        most_threads=1024,
+        cache_passes=cache_passes,
+        overlaps=False,
     )
 
 
@@ -52,7 +57,7 @@ def _one_scalar_per_thread(*, cache_passes: int = 0) -> KernelShape:
 KERNEL_SHAPES: Mapping[str, KernelShape] = MappingProxyType(
     {
         "elementwise": KernelShape(has_rows=False),
-        "gather": KernelShape(has_rows=False),
+        "gather": KernelShape(has_rows=False, overlaps=False),
         "normalisation": KernelShape(
             most_vector_elements=4, least_threads=128, most_threads=128, cache_passes=1
         ),
@@ -68,7 +73,9 @@ KERNEL_SHAPES: Mapping[str, KernelShape] = MappingProxyType(
         "serving_normalisation": _one_scalar_per_thread(cache_passes=1),
         "serving_activation": _one_scalar_per_thread(),
         "serving_gated_activation": _one_scalar_per_thread(),
-        "serving_rotary": KernelShape(most_vector_elements=2, least_threads=512, most_threads=512),
+        "serving_rotary": KernelShape(
+            most_vector_elements=2, least_threads=512, most_threads=512, overlaps=False
+        ),
     }
 )  # fmt: skip
 
