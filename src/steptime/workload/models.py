@@ -151,7 +151,7 @@ def _from_config(request: ModelRequest) -> Workload | None:
 
 
 def _built_precision(precision: str) -> str:
-    return "amp-bf16" if precision == "fp8" else precision
+    return {"fp8": "amp-bf16", "tf32": "fp32"}.get(precision, precision)
 
 
 def needs_capture(request: ModelRequest) -> bool:

@@ -52,6 +52,10 @@ def bert(tape: Tape, config: Config, shape: Shape) -> None:
         tape.module = f"encoder.layer.{i}"
         x = _bert_layer(tape, x, d, shape, rate, attention_rate)
     tape.module = "cls"
+    if "BertForQuestionAnswering" in (config.get("architectures") or ()):
+        spans = project(tape, x, 2, d.hidden, shape, bias=True).view(2 * shape.batch, shape.tokens)
+        _finish(tape, spans, _tokens(tape, shape, 2), upcast=False)
+        return
     x = ops.activation(tape, project(tape, x, d.hidden, d.hidden, shape, bias=True), "gelu")
     x = norm(tape, x, d.hidden, shape, kind="layer")
     bias = tape.weight(d.vocabulary, trainable=shape.trains_base)
