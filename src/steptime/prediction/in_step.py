@@ -2,8 +2,8 @@
 
 Formulas that were fitted on other accelerators are off by what those differ in: clocks above the catalogue's,
 memory of another kind, libraries' choices. Whole-model measurements of an accelerator give one ratio per class
-and mode; its relatives with the same kind of memory borrow them. Formulas fitted on the accelerator itself need
-none.
+and mode; its relatives with the same kind of memory borrow them, other cards of the vendor those of kernels that
+only move memory. Formulas fitted on the accelerator itself need none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ CLASSES = (
     "dense_convolution", "grouped_convolution", "depthwise_convolution", "batch_norm", "row_norm", "gemm", "attention",
     "elementwise", "copy", "softmax", "pooling", "other",
 )  # fmt: skip
+# Kernels that only move memory: their formula and its base are shared by all cards.
+_MOVING = ("batch_norm", "row_norm", "elementwise", "copy", "softmax", "pooling", "other")
 _PLAIN = {Kind.GEMM: "gemm", Kind.ATTENTION: "attention", Kind.ELEMENTWISE: "elementwise", Kind.COPY: "copy",
           Kind.SOFTMAX: "softmax", Kind.POOLING: "pooling"}  # fmt: skip
 
@@ -74,7 +76,9 @@ def in_step_ratio(
         own = np.array([origins[k].origin[i] == accelerator.name for k in keys])
         values = np.array([chosen["values"][c] for c in classes])
         measured_here = chosen["accelerator"] == accelerator.name
-        ratio[:, i] = np.where(own & (not measured_here), 1.0, values)
+        alike = _memory(by_name[str(chosen["accelerator"])]) == _memory(accelerator)
+        borrowed = np.isin(classes, _MOVING) if not alike else np.ones(len(classes), dtype=bool)
+        ratio[:, i] = np.where((own & (not measured_here)) | ~borrowed, 1.0, values)
         notes[i] = f"ratios of whole steps to kernels ({mode}) measured on {chosen['accelerator']}"
     return ratio, notes
 
@@ -83,8 +87,7 @@ def _chosen(accelerator: Accelerator, mode: str, by_name: Mapping[str, Accelerat
     sets = load_fits().get("in_step", [])
     for wanted in dict.fromkeys((mode, mode.replace("train-compiled", "train-eager"))):
         alike = [
-            s for s in sets if s["dtype"] == wanted and _memory(by_name[s["accelerator"]]) == _memory(accelerator)
-            and by_name[s["accelerator"]].vendor == accelerator.vendor
+            s for s in sets if s["dtype"] == wanted and by_name[s["accelerator"]].vendor == accelerator.vendor
         ]  # fmt: skip
         if alike:
             return max(alike, key=lambda s: similarity(accelerator, by_name[s["accelerator"]]))

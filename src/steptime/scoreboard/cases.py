@@ -19,6 +19,7 @@ from steptime.hardware import Accelerator, load_catalogue
 from steptime.workload.models import ModelRequest
 from steptime.workload.recipe import Recipe, parse_precision
 
+FIRST_FUSED_IN_TRANSFORMERS = (2, 2)  # its models took it up at the time of torch 2.2
 FIRST_FUSED_ATTENTION = (2, 0)  # torch 2.0 brought scaled_dot_product_attention; models before it ran bmm and softmax
 
 
@@ -99,7 +100,8 @@ def _attention(row: Mapping[str, Any], dataset: str) -> str:
         return "eager"
     version = _version(row)
     ngc = re.search(r"NGC (\d+)", _text(row, "framework_version"))
-    old = (version is not None and version < FIRST_FUSED_ATTENTION) or (ngc is not None and int(ngc[1]) < 23)
+    first = FIRST_FUSED_IN_TRANSFORMERS if _text(row, "model").startswith("hf:") else FIRST_FUSED_ATTENTION
+    old = (version is not None and version < first) or (ngc is not None and int(ngc[1]) < 23)
     return "eager" if old else "sdpa"
 
 
