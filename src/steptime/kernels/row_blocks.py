@@ -24,10 +24,10 @@ class KernelShape:
     """
 
     has_rows: bool = True
-    vector_bytes: int = 16  # what a thread loads at once, at most `most_vector_elements`
-    most_vector_elements: int = 8
-    least_threads: int = 32
-    most_threads: int = 512
+    vector_bytes: int = 0  # what a thread loads at once, at most `most_vector_elements`
+    most_vector_elements: int = 1
+    least_threads: int = 0
+    most_threads: int = 0
     scalar_tail: bool = False
     register_columns: int = 0
     memory_passes: int = 1
@@ -59,13 +59,16 @@ KERNEL_SHAPES: Mapping[str, KernelShape] = MappingProxyType(
         "elementwise": KernelShape(has_rows=False),
         "gather": KernelShape(has_rows=False, overlaps=False),
         "normalisation": KernelShape(
-            most_vector_elements=4, least_threads=128, most_threads=128, cache_passes=1
+            vector_bytes=16, most_vector_elements=4, least_threads=128, most_threads=128, cache_passes=1,
         ),
         "normalisation_backward": KernelShape(
-            most_vector_elements=4, least_threads=128, most_threads=128, memory_passes=2, cache_passes=1,
-            num_kernels=3,
+            vector_bytes=16, most_vector_elements=4, least_threads=128, most_threads=128, memory_passes=2,
+            cache_passes=1, num_kernels=3,
         ),
-        "softmax": KernelShape(scalar_tail=True, register_columns=1024, cache_passes=2),
+        "softmax": KernelShape(
+            vector_bytes=16, most_vector_elements=8, least_threads=32, most_threads=512, scalar_tail=True,
+            register_columns=1024, cache_passes=2,
+        ),
         "compiled_normalisation": KernelShape(has_rows=False),
         "compiled_normalisation_backward": KernelShape(has_rows=False, memory_passes=2, num_kernels=3),
         "library_normalisation": KernelShape(has_rows=False),
@@ -74,7 +77,7 @@ KERNEL_SHAPES: Mapping[str, KernelShape] = MappingProxyType(
         "serving_activation": _one_scalar_per_thread(),
         "serving_gated_activation": _one_scalar_per_thread(),
         "serving_rotary": KernelShape(
-            most_vector_elements=2, least_threads=512, most_threads=512, overlaps=False
+            vector_bytes=4, most_vector_elements=2, least_threads=512, most_threads=512, overlaps=False
         ),
     }
 )  # fmt: skip
