@@ -19,7 +19,9 @@ TARGET = ROOT.parent / "src" / "steptime" / "data" / "captured" / "zoo"
 def main() -> int:
     models = tomllib.loads((ROOT / "zoo.toml").read_text(encoding="utf-8"))["models"]
     wanted = {
-        CaptureRequest(model=spec.replace("zoo/", f"{ROOT}/"), task=task, precision=precision): f"{stem}.{task}.{precision}"
+        CaptureRequest(
+            model=spec.replace("zoo/", f"{ROOT}/"), task=task, precision=precision
+        ): f"{stem}.{task}.{precision}"
         for stem, spec in models.items()
         for task in ("train", "infer")
         for precision in ("fp32", "amp-fp16")

@@ -5,6 +5,8 @@ Each returns ``(module, make_inputs)``; ``make_inputs(batch)`` makes one batch o
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import nn
 
@@ -24,7 +26,7 @@ class UNet(nn.Module):
     def __init__(self, widths: tuple[int, ...] = (64, 128, 256, 512, 1024)) -> None:
         super().__init__()
         self.down = nn.ModuleList(_double_conv(a, b) for a, b in zip((3, *widths), widths, strict=False))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in zip(widths, widths[1:], strict=False))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in itertools.pairwise(widths))
         self.merge = nn.ModuleList(_double_conv(2 * a, a) for a in widths[:-1])
         self.head = nn.Conv2d(widths[0], 2, 1)
 
@@ -74,7 +76,7 @@ class Dlrm(nn.Module):
 
 def _mlp(widths: tuple[int, ...], *, last: bool = True) -> nn.Sequential:
     parts: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in itertools.pairwise(widths):
         parts += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*(parts if last else parts[:-1]))
 
@@ -112,8 +114,12 @@ class Ssd300(nn.Module):
             _extra(a, b, m, i) for i, (a, b, m) in enumerate(zip(widths, widths[1:], middle, strict=False))
         )
         anchors = (4, 6, 6, 6, 4, 4)
-        self.boxes = nn.ModuleList(nn.Conv2d(w, n * 4, 3, padding=1) for w, n in zip(widths, anchors, strict=True))
-        self.scores = nn.ModuleList(nn.Conv2d(w, n * 81, 3, padding=1) for w, n in zip(widths, anchors, strict=True))
+        self.boxes = nn.ModuleList(
+            nn.Conv2d(w, n * 4, 3, padding=1) for w, n in zip(widths, anchors, strict=True)
+        )
+        self.scores = nn.ModuleList(
+            nn.Conv2d(w, n * 81, 3, padding=1) for w, n in zip(widths, anchors, strict=True)
+        )
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         maps = [self.features(x)]

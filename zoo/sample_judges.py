@@ -25,7 +25,13 @@ from steptime.workload.models import capture_request, needs_capture
 
 DATA = Path(__file__).resolve().parent.parent / "src" / "steptime" / "data"
 SEED, PER_GROUP, NUM_MODELS = 20261201, 100, 30
-KERNELS = ("gemm.parquet", "matmul_fp32.parquet", "attention_forward.parquet", "convolution_forward_fp32.parquet", "memory_bound_fp32.csv")
+KERNELS = (
+    "gemm.parquet",
+    "matmul_fp32.parquet",
+    "attention_forward.parquet",
+    "convolution_forward_fp32.parquet",
+    "memory_bound_fp32.csv",
+)
 
 
 def sample_kernels(folder: Path) -> None:
@@ -88,11 +94,19 @@ def main() -> int:
         ("whole_models.csv", "whole_models", False), ("peak_memory.csv", "peak_memory", False),
     ):  # fmt: skip
         rows = sample_steps(folder, name, dataset, captured=captured)
-        rows = rows.drop(columns=[c for c in ("source_path", "params_m", "samples_per_s", "rel_spread", "n_runs", "power_w") if c in rows])
+        rows = rows.drop(
+            columns=[
+                c
+                for c in ("source_path", "params_m", "samples_per_s", "rel_spread", "n_runs", "power_w")
+                if c in rows
+            ]
+        )
         rows.assign(role="judge").to_csv(DATA / "measured" / f"{Path(name).stem}.csv", index=False)
     load_catalogue()
     sizes = sum(p.stat().st_size for p in (DATA / "measured").glob("*.csv"))
-    print(f"{sizes / 1e6:.2f} MB of tables, {len(list((DATA / 'captured' / 'judge').glob('*' + SUFFIX)))} workloads")
+    print(
+        f"{sizes / 1e6:.2f} MB of tables, {len(list((DATA / 'captured' / 'judge').glob('*' + SUFFIX)))} workloads"
+    )
     return 0
 
 

@@ -1,14 +1,14 @@
 """Every error that steptime raises on purpose, one tree.
 
-    StepTimeError                 anything a user can mend; the CLI prints its sentence and exits with code 2
-    ├── InputError                a value, flag or file that the user gave is wrong
-    │   ├── UnknownNameError      a name that resolves to nothing, with the nearest matches
-    │   └── AmbiguousNameError    a name that resolves to several things
-    ├── CatalogueError            a catalogue file does not hold what it should
-    ├── WorkloadError             a workload file is damaged or from another schema
-    ├── CaptureError              a model could not be captured: it raised, hung, or branches on its data
-    ├── UnsupportedPrecisionError the accelerator has no unit for this precision
-    └── MissingExtraError         an optional dependency is needed; names the extra
+StepTimeError                 anything a user can mend; the CLI prints its sentence and exits with code 2
+├── InputError                a value, flag or file that the user gave is wrong
+│   ├── UnknownNameError      a name that resolves to nothing, with the nearest matches
+│   └── AmbiguousNameError    a name that resolves to several things
+├── CatalogueError            a catalogue file does not hold what it should
+├── WorkloadError             a workload file is damaged or from another schema
+├── CaptureError              a model could not be captured: it raised, hung, or branches on its data
+├── UnsupportedPrecisionError the accelerator has no unit for this precision
+└── MissingExtraError         an optional dependency is needed; names the extra
 """
 
 from __future__ import annotations

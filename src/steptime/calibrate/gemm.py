@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,13 @@ from steptime.calibrate.gemm_fit import (
     kernel_values,
     loop_time_s,
 )
-from steptime.calibrate.gemm_tables import BURST, LOOPS, SINGLE, ProductTable, read_burst, read_loops, read_single
+from steptime.calibrate.gemm_tables import (
+    BURST,
+    ProductTable,
+    read_burst,
+    read_loops,
+    read_single,
+)
 
 COMMAND = "steptime calibrate gemm --data DIR"
 GEMM = "steptime.kernels.gemm.gemm_time_s"
@@ -102,7 +109,11 @@ def fit_gemm(data_dir: Path) -> list[FittedSet]:
     bursts = list(read_burst(data_dir))
     half = [t for t in bursts if t.dtype == "bf16"]
     own = {t.accelerator.name: _own(t) for t in half}
-    sets = [s for t in bursts for s in _sets_of_burst(t, own.get(t.accelerator.name) if t in half else _own(t), data_dir)]
+    sets = [
+        s
+        for t in bursts
+        for s in _sets_of_burst(t, own[t.accelerator.name] if t in half else _own(t), data_dir)
+    ]
     sets += _pooled(half, data_dir)
     sets += _sets_of_singles(list(read_single(data_dir)), data_dir)
     by_name = {t.accelerator.name: t for t in half}
@@ -144,16 +155,22 @@ def _sets_of_burst(table: ProductTable, values: Mapping[str, float], data_dir: P
     error = FitError.of(_clock(table)(held, values), held.measured_s)
     beside = ", ".join(f"{n} {values[n]:.3g}" for n in BESIDE if n in values)
     gemm = _set(table, GEMM, kernel_values(values), error, data_dir)
-    yield replace(gemm, note=f"Error with the measurement's own share: {beside}. misaligned_ratio is an assumption.")
+    yield replace(
+        gemm, note=f"Error with the measurement's own share: {beside}. misaligned_ratio is an assumption."
+    )
     clock = {n: values[n] for n in ("flop_energy_j", "settle_s")}
-    yield replace(_set(table, BURST_CLOCK, clock, error, data_dir), note="Fitted together with the kernel's set.")
+    yield replace(
+        _set(table, BURST_CLOCK, clock, error, data_dir), note="Fitted together with the kernel's set."
+    )
     yield _harness(table, values, error, data_dir)
 
 
 def _harness(table: ProductTable, values: Mapping[str, float], error: FitError, data_dir: Path) -> FittedSet:
     """Return what the table's loop adds to the kernel."""
     added = {n: values.get(n, absent) for n, absent in NO_HARNESS.items()}
-    return replace(_set(table, HARNESS, added, error, data_dir), note="Fitted together with the kernel's set.")
+    return replace(
+        _set(table, HARNESS, added, error, data_dir), note="Fitted together with the kernel's set."
+    )
 
 
 def _pooled(half: Sequence[ProductTable], data_dir: Path) -> Iterator[FittedSet]:
@@ -185,7 +202,7 @@ def _fit_pool(half: Sequence[ProductTable]) -> dict[str, dict[str, float]]:
     return {family: {**values, "misaligned_ratio": MISALIGNED[family]} for family, values in found.items()}
 
 
-def _predicted_by_others(table: ProductTable, half: Sequence[ProductTable]) -> tuple[object, object]:
+def _predicted_by_others(table: ProductTable, half: Sequence[ProductTable]) -> tuple[Any, Any]:
     others = [t for t in half if t.accelerator.name != table.accelerator.name]
     held = table.rows(table.held_out)
     return burst_time_s(held, _fit_pool(others)[family_of(table)]), held.measured_s
@@ -196,7 +213,10 @@ def _sets_of_singles(tables: Sequence[ProductTable], data_dir: Path) -> Iterator
     twins = [t for t in tables if t.accelerator.name in TWINS]
     free = {**SINGLES, "flop_energy_j": ENERGY}
     shared = fit_tables(
-        [t.sample(OWN_ROWS) for t in twins], free, loop_time_s, fixed={**HIDDEN, "narrowest_tile": NARROWEST[-1]}
+        [t.sample(OWN_ROWS) for t in twins],
+        free,
+        loop_time_s,
+        fixed={**HIDDEN, "narrowest_tile": NARROWEST[-1]},
     )["all"]
     held = [t.rows(t.held_out) for t in twins]
     error = FitError.of(
@@ -213,7 +233,8 @@ def _sets_of_singles(tables: Sequence[ProductTable], data_dir: Path) -> Iterator
 def _single(table: ProductTable, fixed: Mapping[str, float], data_dir: Path) -> Iterator[FittedSet]:
     sample = table.sample(OWN_ROWS)
     found = [
-        fit_tables([sample], SINGLES, loop_time_s, fixed={**fixed, "narrowest_tile": width})["all"] for width in NARROWEST
+        fit_tables([sample], SINGLES, loop_time_s, fixed={**fixed, "narrowest_tile": width})["all"]
+        for width in NARROWEST
     ]
     values = min(found, key=lambda v: FitError.of(loop_time_s(sample, v), sample.measured_s).mean)
     held = table.rows(table.held_out)
@@ -252,5 +273,8 @@ def _set(
         sources=[source_of(data_dir / table.source, int((~table.held_out).sum()))],
         command=COMMAND,
         error=error,
-        valid={n: [float(d.min()), float(d.max())] for n, d in zip(("batch", "m", "n", "k"), table.dims, strict=True)},
+        valid={
+            n: [float(d.min()), float(d.max())]
+            for n, d in zip(("batch", "m", "n", "k"), table.dims, strict=True)
+        },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,16 +39,20 @@ def kernel_values(values: Values) -> dict[str, float]:
     return {n: v for n, v in values.items() if n not in BESIDE}
 
 
-def product_time_s(table: ProductTable, values: Values, clock_ratio: object = 1.0) -> NDArray[np.float64]:
+def product_time_s(table: ProductTable, values: Values, clock_ratio: Any = 1.0) -> NDArray[np.float64]:
     """Time of each product of a table by the formula; values that it does not take are left out."""
+    batch, m, n, k = table.dims
+    facts: dict[str, Any] = {**table.facts, **kernel_values(values)}
     return gemm_time_s(
-        *table.dims,
+        batch,
+        m,
+        n,
+        k,
         element_bytes=table.element_bytes,
         output_bytes=table.output_bytes,
         num_operand_copies=table.num_operand_copies,
         clock_ratio=clock_ratio,
-        **table.facts,
-        **kernel_values(values),
+        **facts,
     )
 
 
@@ -103,7 +108,9 @@ def fit_tables(
 
     families = families or ["all"] * len(tables)
     keys = [(n, f) for n in priors for f in (sorted(set(families)) if n in per_family else [""])]
-    start, low, high = (np.log([getattr(priors[n], side) for n, _ in keys]) for side in ("start", "low", "high"))
+    start, low, high = (
+        np.log([getattr(priors[n], side) for n, _ in keys]) for side in ("start", "low", "high")
+    )
     width = np.array([priors[n].width for n, _ in keys])
     weight = ridge * SOFT_ERROR * np.sqrt(sum(t.measured_s.size for t in tables) / 100)
     logs = [np.log(t.measured_s) for t in tables]
@@ -113,7 +120,9 @@ def fit_tables(
         return {**fixed, **own}
 
     def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        fits = [np.log(predict(t, values_of(x, f))) - y for t, f, y in zip(tables, families, logs, strict=True)]
+        fits = [
+            np.log(predict(t, values_of(x, f))) - y for t, f, y in zip(tables, families, logs, strict=True)
+        ]
         return np.concatenate([*fits, weight * (x - start) / width])
 
     x = np.clip(start, low + 1e-6, high - 1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,9 @@ class ProductTable:
         }
         missing = [name for name, value in known.items() if value is None]
         if missing:
-            raise CatalogueError(f"The catalogue lacks {', '.join(missing)} of {card.name}, needed for {self.source}.")
+            raise CatalogueError(
+                f"The catalogue lacks {', '.join(missing)} of {card.name}, needed for {self.source}."
+            )
         return {name: float(value) for name, value in known.items() if value is not None}
 
     @property
@@ -113,7 +115,9 @@ def read_loops(data_dir: Path) -> Iterator[ProductTable]:
         yield _table(rows, accelerator, "bf16", LOOPS, (2.0, written, np.inf))
 
 
-def _table(rows: Any, accelerator: str, dtype: str, source: str, sizes: tuple[Any, Any, float]) -> ProductTable:
+def _table(
+    rows: Any, accelerator: str, dtype: str, source: str, sizes: tuple[Any, Any, float]
+) -> ProductTable:
     held = rows.held_out.to_numpy() if "held_out" in rows else is_held_out(_keys(rows, "mnk"))
     return ProductTable(
         accelerator=_catalogue()[accelerator],
@@ -132,6 +136,6 @@ def _catalogue() -> Mapping[str, Accelerator]:
     return load_catalogue().by_name
 
 
-def _keys(rows: Any, letters: str) -> Iterable[str]:
+def _keys(rows: Any, letters: str) -> Any:
     columns = [rows["batch" if c == "b" else c].astype(str) for c in letters]
     return list(map(",".join, zip(*columns, strict=True)))

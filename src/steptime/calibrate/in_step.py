@@ -26,7 +26,12 @@ FORMULA = "steptime.prediction.in_step.in_step_ratio"
 COMMAND = "steptime calibrate in-step --data DIR"
 TABLE = "timm_single_gpu.parquet"
 # Which rows give which set: accelerator, task, compiled. The 5090 is left out: it only judges.
-_SETS = (("RTX-3090", "train", False), ("RTX-3090", "infer", False), ("RTX-4090", "infer", False), ("RTX-4090", "infer", True))
+_SETS = (
+    ("RTX-3090", "train", False),
+    ("RTX-3090", "infer", False),
+    ("RTX-4090", "infer", False),
+    ("RTX-4090", "infer", True),
+)
 _FIRST_FUSED_ATTENTION = "2.0"
 # Ratios stay near 1 where the models do not tell classes apart; none may leave this range.
 _PULL, _RANGE, _ROUNDS = 1.0, (0.2, 3.0), 8
@@ -53,7 +58,9 @@ def _operators(workload: Workload, row: Any) -> Operators:
     if row.task != "train":
         return operators
     implementation = "for-loop" if row.torch < _FIRST_FUSED_ATTENTION else "foreach"
-    recipe = Recipe(precision="amp-fp16", batch=int(row.batch), optimizer="sgd-momentum", implementation=implementation)
+    recipe = Recipe(
+        precision="amp-fp16", batch=int(row.batch), optimizer="sgd-momentum", implementation=implementation
+    )
     return with_optimizer(operators, workload.sequence, workload.parameters, recipe)[0]
 
 
@@ -101,7 +108,9 @@ def fit_in_step(data: Path, progress: Callable[[str], None] = lambda _: None) ->
     table = pd.read_parquet(data / TABLE)
     made = []
     for accelerator, task, compiled in _SETS:
-        rows = table[(table["accelerator"] == accelerator) & (table["task"] == task) & (table["compiled"] == compiled)]
+        rows = table[
+            (table["accelerator"] == accelerator) & (table["task"] == task) & (table["compiled"] == compiled)
+        ]
         sums = _sums(rows, progress)
         ratio = _ratios(sums)
         unseen = sums.held_out
@@ -116,4 +125,3 @@ def fit_in_step(data: Path, progress: Callable[[str], None] = lambda _: None) ->
             )
         )  # fmt: skip
     return made
-

@@ -48,7 +48,9 @@ def _fitters() -> dict[Formula, Callable[[Path], Iterable[FittedSet]]]:
 def calibrate_command(
     formula: Annotated[Formula, typer.Argument(help="Which formula to fit.")],
     data: Annotated[Path, typer.Option("--data", help="Folder of the measured tables.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write below; the shelf of this installation.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write below; the shelf of this installation.")
+    ] = None,
 ) -> None:
     """Fit FORMULA to the tables in DATA and write its parameters with their provenance."""
     from importlib import resources
@@ -66,8 +68,12 @@ def calibrate_command(
         raise InputError(f"The table {error.filename} is missing from {data}.") from None
     for fitted in sets:
         path = write(fitted, shelf / _folder(fitted.formula))
-        error = "" if fitted.error is None else f"held out: mean {fitted.error.mean:.1%}, p90 {fitted.error.p90:.1%}"
-        console.print(f"{fitted.accelerator} {fitted.dtype}: {error}  [dim]{path.name}[/dim]")
+        reached = (
+            ""
+            if fitted.error is None
+            else f"held out: mean {fitted.error.mean:.1%}, p90 {fitted.error.p90:.1%}"
+        )
+        console.print(f"{fitted.accelerator} {fitted.dtype}: {reached}  [dim]{path.name}[/dim]")
 
 
 _FOLDERS = {"sustained_clock_ratio": "sustained", "burst_clock_ratio": "burst", "in_step_ratio": "in_step"}

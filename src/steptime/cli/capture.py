@@ -18,7 +18,7 @@ from steptime.workload.recipe import parse_precision
 from steptime.workload.table import Workload
 
 
-def capture_command(  # noqa: PLR0917  # every option of the command is an argument
+def capture_command(  # every option of the command is an argument
     model: o.Model,
     task: Annotated[str, typer.Option("--task", help="train or infer.")] = "train",
     precision: o.Precision = "amp-bf16",
@@ -32,10 +32,16 @@ def capture_command(  # noqa: PLR0917  # every option of the command is an argum
     attention: o.Attention = "sdpa",
     freeze: o.Freeze = "",
     lora_rank: o.LoraRank = 0,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds after which the capture is given up.")] = 300.0,
-    memory_limit: Annotated[float, typer.Option("--memory-limit", help="GiB after which it is given up.")] = 8.0,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", help="Seconds after which the capture is given up.")
+    ] = 300.0,
+    memory_limit: Annotated[
+        float, typer.Option("--memory-limit", help="GiB after which it is given up.")
+    ] = 8.0,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use what was captured before.")] = True,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; NAME.workload.json.gz here.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; NAME.workload.json.gz here.")
+    ] = None,
     as_json: o.Json = False,
 ) -> None:
     """Record one step of MODEL on fake tensors and write it to a file."""

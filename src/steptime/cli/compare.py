@@ -10,7 +10,7 @@ from steptime.cli import options as o
 from steptime.cli.output import print_comparison, say, working
 
 
-def compare_command(  # noqa: PLR0917  # every option of the command is an argument
+def compare_command(  # every option of the command is an argument
     model: o.Model,
     on: o.On,
     batch: o.Batch = None,

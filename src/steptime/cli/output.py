@@ -52,7 +52,9 @@ def print_prediction(p: Prediction, largest: int | None = None) -> None:
     if r.trains:
         parts = f"forward {format_seconds(p.forward_s)}, backward {format_seconds(p.backward_s)}"
         table.add_row("of which", f"{parts}, optimizer {format_seconds(p.optimizer_s)}")
-    table.add_row("clocks", f"device {format_seconds(p.device_s)}, host {format_seconds(p.host_s)}: {p.bound_by}-bound")
+    table.add_row(
+        "clocks", f"device {format_seconds(p.device_s)}, host {format_seconds(p.host_s)}: {p.bound_by}-bound"
+    )
     table.add_row("throughput", _throughput(p))
     table.add_row("work", f"{format_flops(p.flops)} per step, MFU {p.mfu:.1%}, HFU {p.hfu:.1%}")
     trainable = f", {p.num_trainable_parameters / 1e6:,.4g} M trained" if r.trains else ""
@@ -71,7 +73,9 @@ def _memory_rows(table: Table, p: Prediction, largest: int | None) -> None:
         f"of {format_bytes(p.accelerator.usable_memory_bytes)}: {verdict}",
     )
     parts = sorted(m.parts.items(), key=lambda item: -item[1])
-    table.add_row("", ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, size in parts if size > 0))
+    table.add_row(
+        "", ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, size in parts if size > 0)
+    )
     if largest is not None:
         table.add_row("largest batch", str(largest) if largest else "none fits, not even 1")
     if not p.fits:
@@ -81,7 +85,9 @@ def _memory_rows(table: Table, p: Prediction, largest: int | None) -> None:
 def what_helps(p: Prediction) -> str:
     """Name what lowers the memory of a run that does not fit."""
     r = p.recipe
-    remedies = ["--largest-batch shows what fits, --accumulation keeps the global batch"] if r.batch > 1 else []
+    remedies = (
+        ["--largest-batch shows what fits, --accumulation keeps the global batch"] if r.batch > 1 else []
+    )
     if r.trains and r.checkpointing == "none":
         remedies.append("--activation-checkpointing")
     if r.precision in {"fp32", "tf32"}:
@@ -97,12 +103,26 @@ def print_comparison(predictions: Sequence[Prediction]) -> None:
     r = first.recipe
     console.print(f"[bold]{first.model}: {r.task}, batch {r.batch}, {r.precision}, {r.mode}[/bold]")
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("accelerator", "step time", "80 % interval", "throughput", "ratio", "MFU", "memory", "bound by", "basis"):
+    for name in (
+        "accelerator",
+        "step time",
+        "80 % interval",
+        "throughput",
+        "ratio",
+        "MFU",
+        "memory",
+        "bound by",
+        "basis",
+    ):
         table.add_column(name, justify="left" if name in {"accelerator", "bound by", "basis"} else "right")
     for p in predictions:
         speed = p.throughput_samples_per_s / first.throughput_samples_per_s
         tokens = p.throughput_tokens_per_s
-        rate = format_rate(p.throughput_samples_per_s, "samples") if tokens is None else format_rate(tokens, "tokens")
+        rate = (
+            format_rate(p.throughput_samples_per_s, "samples")
+            if tokens is None
+            else format_rate(tokens, "tokens")
+        )
         memory = format_bytes(p.memory.peak_reserved_bytes)
         table.add_row(
             p.accelerator.name, format_seconds(p.step_time_s), _interval(p), rate, f"{speed:.2f}×", f"{p.mfu:.0%}",

@@ -68,8 +68,12 @@ def _roofline(axis: Any, prediction: Prediction) -> None:
     axis.loglog([lowest, ridge, highest], [lowest * bandwidth, peak, peak], color="black", label="roofline")
     for kind in dict.fromkeys(t.operators.kind[shown]):
         mine = t.operators.kind[shown] == kind
-        axis.scatter(intensity[mine], rate[mine], s=8 + 300 * weight[mine] / weight.sum(), alpha=0.6, label=str(kind))
-    axis.set(xlabel="FLOP per byte", ylabel="FLOP/s", title=f"{prediction.model} on {prediction.accelerator.name}")
+        axis.scatter(
+            intensity[mine], rate[mine], s=8 + 300 * weight[mine] / weight.sum(), alpha=0.6, label=str(kind)
+        )
+    axis.set(
+        xlabel="FLOP per byte", ylabel="FLOP/s", title=f"{prediction.model} on {prediction.accelerator.name}"
+    )
     axis.legend(loc="lower right", fontsize=8)
 
 
@@ -82,4 +86,7 @@ def _breakdown(axis: Any, prediction: Prediction) -> None:
     order = np.argsort(-sums)[:_SHARES][::-1]
     axis.barh([str(names[i]) for i in order], sums[order], color="tab:blue")
     low, high = prediction.step_time_low_s * 1e3, prediction.step_time_high_s * 1e3
-    axis.set(xlabel="ms on the device", title=f"step {prediction.step_time_s * 1e3:.3g} ms (80 %: {low:.3g} to {high:.3g})")
+    axis.set(
+        xlabel="ms on the device",
+        title=f"step {prediction.step_time_s * 1e3:.3g} ms (80 %: {low:.3g} to {high:.3g})",
+    )

@@ -13,7 +13,7 @@ from steptime.cli.output import print_explanation, print_prediction, say, workin
 from steptime.errors import InputError
 
 
-def predict_command(  # noqa: PLR0917  # every option of the command is an argument
+def predict_command(  # every option of the command is an argument
     model: o.Model,
     on: o.On,
     batch: o.Batch = None,
@@ -36,9 +36,15 @@ def predict_command(  # noqa: PLR0917  # every option of the command is an argum
     input_shape: o.InputShape = "",
     input_dtype: o.InputDtype = "float32",
     fixed_batch: o.FixedBatch = False,
-    largest_batch: Annotated[bool, typer.Option("--largest-batch", help="Also find the largest batch that fits.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what bounds the step, by operator and module.")] = False,
-    trace: Annotated[Path | None, typer.Option("--trace", help="Write the step as a Chrome/Perfetto trace.")] = None,
+    largest_batch: Annotated[
+        bool, typer.Option("--largest-batch", help="Also find the largest batch that fits.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what bounds the step, by operator and module.")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write the step as a Chrome/Perfetto trace.")
+    ] = None,
     plot: o.PlotFile = None,
     as_json: o.Json = False,
 ) -> None:
@@ -59,7 +65,9 @@ def predict_command(  # noqa: PLR0917  # every option of the command is an argum
     )  # fmt: skip
     with working(f"predicting {model}"):
         predictions = predict(request, recipe, on)
-        largest = [largest_batch_of(request, recipe, p.accelerator) if largest_batch else None for p in predictions]
+        largest = [
+            largest_batch_of(request, recipe, p.accelerator) if largest_batch else None for p in predictions
+        ]
     if trace is not None:
         from steptime.prediction.timeline import write_trace
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-# Source: c10/cuda/CUDACachingAllocator.cpp
+# Source: constants of the file named above.
 _ROUNDING = 512
 _SMALL_LIMIT, _SMALL_SEGMENT = 2**20, 2 * 2**20
 _LARGE_LIMIT, _LARGE_SEGMENT, _SEGMENT_ROUNDING = 10 * 2**20, 20 * 2**20, 2 * 2**20

@@ -30,13 +30,15 @@ class MemoryFacts:
 
 
 def _by_major(table: Mapping[str, float], compute_capability: str) -> float:
-    return table.get(compute_capability.split(".")[0], table["default"])
+    return table.get(compute_capability.split(".", maxsplit=1)[0], table["default"])
 
 
 @lru_cache(maxsize=1)
 def load_memory_facts() -> MemoryFacts:
     """Return the facts of ``data/published/memory.toml``."""
-    text = resources.files("steptime").joinpath("data", "published", "memory.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("steptime").joinpath("data", "published", "memory.toml").read_text(encoding="utf-8")
+    )
     t = tomllib.loads(text)
     mib = 2.0**20
     return MemoryFacts(

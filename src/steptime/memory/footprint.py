@@ -78,7 +78,9 @@ def _step(workload: Workload, recipe: Recipe) -> _Step:
     n = len(workload.sequence)
     birth, role = storages.birth.copy(), storages.role
     if recipe.trains and recipe.accumulation > 1:
-        birth = np.where(role == "gradient", -1, birth)  # gradients of earlier micro-batches are there from the start
+        birth = np.where(
+            role == "gradient", -1, birth
+        )  # gradients of earlier micro-batches are there from the start
     optimizer = find_optimizer(recipe.optimizer if recipe.trains else "none")
     return _Step(
         birth=birth, death=storages.death, size_bytes=size, role=role, module=storages.module,
@@ -154,8 +156,13 @@ _NAMES = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "gr
 
 def _parts(step: _Step, at: int, *, updating: bool) -> tuple[dict[str, float], dict[str, float]]:
     born = np.maximum(step.birth, 0)
-    alive = np.isin(step.role, _OUTLIVE) if updating else (born <= at) & (np.maximum(step.death, born + 1) > at)
-    parts = {_NAMES.get(str(r), str(r)): float(step.size_bytes[alive & (step.role == r)].sum()) for r in np.unique(step.role)}
+    alive = (
+        np.isin(step.role, _OUTLIVE) if updating else (born <= at) & (np.maximum(step.death, born + 1) > at)
+    )
+    parts = {
+        _NAMES.get(str(r), str(r)): float(step.size_bytes[alive & (step.role == r)].sum())
+        for r in np.unique(step.role)
+    }
     saved = alive & (step.role == "activation")
     names, inverse = np.unique(step.module[saved], return_inverse=True)
     sums = np.bincount(inverse, weights=step.size_bytes[saved], minlength=len(names))
@@ -163,7 +170,9 @@ def _parts(step: _Step, at: int, *, updating: bool) -> tuple[dict[str, float], d
     return parts, {str(names[i]): float(sums[i]) for i in order}
 
 
-def _reserved(step: _Step, scratch: NDArray[np.float64], library: float, recipe: Recipe, allocated: float) -> float:
+def _reserved(
+    step: _Step, scratch: NDArray[np.float64], library: float, recipe: Recipe, allocated: float
+) -> float:
     """Replay two steps through the allocator: the second one meets gradients and states of the first."""
     if recipe.expandable_segments:
         return allocated + load_memory_facts().page_bytes
@@ -198,12 +207,20 @@ def _events(step: _Step) -> list[tuple[int, int, int]]:
     """Return (position, 0 for birth and 1 for death, storage), sorted."""
     inside = np.flatnonzero((step.birth >= 0) & (step.size_bytes > 0))
     births = [(int(step.birth[i]), 0, int(i)) for i in inside]
-    deaths = [(max(int(step.death[i]), int(step.birth[i]) + 1), 1, int(i)) for i in inside if step.death[i] < step.num_positions]
+    deaths = [
+        (max(int(step.death[i]), int(step.birth[i]) + 1), 1, int(i))
+        for i in inside
+        if step.death[i] < step.num_positions
+    ]
     return sorted(births + deaths, key=lambda e: (e[0], -e[1]))
 
 
 def _replay(
-    allocator: CachingAllocator, events: Sequence[tuple[int, int, int]], step: _Step, scratch: NDArray[np.float64], held: dict[int, Any]
+    allocator: CachingAllocator,
+    events: Sequence[tuple[int, int, int]],
+    step: _Step,
+    scratch: NDArray[np.float64],
+    held: dict[int, Any],
 ) -> None:
     """Run one step's births and deaths; the order is the input, so this is a loop."""
     place = -1
@@ -217,7 +234,9 @@ def _replay(
             held[i] = allocator.allocate(int(step.size_bytes[i]))
 
 
-def largest_batch_that_fits(workload: Workload, recipe: Recipe, accelerator: Accelerator, *, limit: int = 2**20) -> int:
+def largest_batch_that_fits(
+    workload: Workload, recipe: Recipe, accelerator: Accelerator, *, limit: int = 2**20
+) -> int:
     """Return the largest batch whose reserved memory fits, 0 when not even one sample does.
 
     Parameters

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def live_bytes(birth: ArrayLike, death: ArrayLike, size_bytes: ArrayLike, *, num_positions: int) -> NDArray[np.float64]:
+def live_bytes(
+    birth: ArrayLike, death: ArrayLike, size_bytes: ArrayLike, *, num_positions: int
+) -> NDArray[np.float64]:
     """Bytes alive while each operator of a sequence runs.
 
         L_i = Σ s   over storages with  birth ≤ i < death  or  birth = i

@@ -70,7 +70,9 @@ def convolution_workspace_bytes(
     """
     del kernel_height, kernel_width, stride_height, stride_width, direction
     b, ci, co, g = (np.asarray(v, dtype=float) for v in (batch, c_in, c_out, groups))
-    images = b * ci * np.asarray(in_height) * np.asarray(in_width) + b * co * np.asarray(out_height) * np.asarray(out_width)
+    images = b * ci * np.asarray(in_height) * np.asarray(in_width) + b * co * np.asarray(
+        out_height
+    ) * np.asarray(out_width)
     copied = np.asarray(tensor_cores) & ~np.asarray(channels_last, dtype=bool) & (g == 1)
     scratch = np.where(copied, images * np.asarray(element_bytes, dtype=float), 0.0)
     return np.asarray(np.minimum(scratch, limit_bytes))

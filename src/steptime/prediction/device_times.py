@@ -54,7 +54,11 @@ _FORMULAS: Mapping[str, Callable[..., FloatArray]] = {
 
 
 def device_times(
-    operators: Operators, accelerators: Sequence[Accelerator], by_name: Mapping[str, Accelerator], *, in_step: str,
+    operators: Operators,
+    accelerators: Sequence[Accelerator],
+    by_name: Mapping[str, Accelerator],
+    *,
+    in_step: str,
     **run: Any,
 ) -> DeviceTimes:
     """Time every row on every accelerator.

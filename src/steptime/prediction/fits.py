@@ -46,7 +46,9 @@ def load_fits() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for folder in resources.files("steptime").joinpath("data", "fitted").iterdir():
         if folder.is_dir():
-            found[folder.name] = [_read(f) for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".json")]
+            found[folder.name] = [
+                _read(f) for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".json")
+            ]
     return found
 
 
@@ -54,14 +56,21 @@ def _read(path: Any) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CatalogueError(f"The fitted file {path} is damaged ({error}); refit it with 'steptime calibrate'.") from None
+        raise CatalogueError(
+            f"The fitted file {path} is damaged ({error}); refit it with 'steptime calibrate'."
+        ) from None
     if content.get("schema") != SCHEMA:
-        raise CatalogueError(f"The fitted file {path} has schema {content.get('schema')!r}, expected {SCHEMA!r}.")
+        raise CatalogueError(
+            f"The fitted file {path} has schema {content.get('schema')!r}, expected {SCHEMA!r}."
+        )
     return content
 
 
 def choose(
-    formula: str, accelerators: Sequence[Accelerator], dtypes: Sequence[str], by_name: Mapping[str, Accelerator]
+    formula: str,
+    accelerators: Sequence[Accelerator],
+    dtypes: Sequence[str],
+    by_name: Mapping[str, Accelerator],
 ) -> Choice:
     """Pick a whole fitted set for each accelerator: its own, else its nearest relative's.
 
@@ -84,7 +93,9 @@ def choose(
     picked = [_nearest(sets, a, d, by_name, formula) for a, d in zip(accelerators, dtypes, strict=True)]
     names = sorted(picked[0]["values"])
     if any(sorted(p["values"]) != names for p in picked):
-        raise CatalogueError(f"Fitted sets of {formula} have different parameters; refit them all with 'steptime calibrate'.")
+        raise CatalogueError(
+            f"Fitted sets of {formula} have different parameters; refit them all with 'steptime calibrate'."
+        )
     return Choice(
         values={n: np.array([p["values"][n] for p in picked], dtype=float) for n in names},
         origin=tuple(p["accelerator"] for p in picked),
@@ -98,7 +109,9 @@ def choose_host(mode: str) -> dict[str, float]:
     for fitted in load_fits().get("host", []):
         if fitted["dtype"] == mode:
             return dict(fitted["values"])
-    raise CatalogueError(f"The host's costs in {mode} mode are not on the shelf; run 'steptime calibrate host'.")
+    raise CatalogueError(
+        f"The host's costs in {mode} mode are not on the shelf; run 'steptime calibrate host'."
+    )
 
 
 # Sets fitted on several accelerators at once, for relatives of none of them: by how tensor cores get their operands.
@@ -107,7 +120,11 @@ _OTHER_POOL = "pooled-synchronous"
 
 
 def _nearest(
-    sets: Sequence[dict[str, Any]], accelerator: Accelerator, dtype: str, by_name: Mapping[str, Accelerator], formula: str
+    sets: Sequence[dict[str, Any]],
+    accelerator: Accelerator,
+    dtype: str,
+    by_name: Mapping[str, Accelerator],
+    formula: str,
 ) -> dict[str, Any]:
     # memory is moved alike in every dtype, and alike by memory controllers of one time
     if formula == "memory_bound":

@@ -9,6 +9,7 @@ only move memory. Formulas fitted on the accelerator itself need none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,13 @@ def classes_of(operators: Operators) -> NDArray[np.str_]:
     over_batch = np.char.find(operators.name, "batch_norm") >= 0
     plain = np.array([_PLAIN.get(Kind(str(k)), "other") for k in operators.kind])
     return np.select(
-        [convolution & (groups == 1), convolution & (groups == channels), convolution, norm & over_batch, norm],
+        [
+            convolution & (groups == 1),
+            convolution & (groups == channels),
+            convolution,
+            norm & over_batch,
+            norm,
+        ],
         ["dense_convolution", "depthwise_convolution", "grouped_convolution", "batch_norm", "row_norm"],
         plain,
     )
@@ -68,7 +75,10 @@ def in_step_ratio(
     ratio = np.ones((len(operators), len(accelerators)))
     notes = [""] * len(accelerators)
     classes = classes_of(operators)
-    keys = [f"{FOLDERS.get(str(k), 'memory_bound')}/{d}" for k, d in zip(operators.kind, operators.dtype, strict=True)]
+    keys = [
+        f"{FOLDERS.get(str(k), 'memory_bound')}/{d}"
+        for k, d in zip(operators.kind, operators.dtype, strict=True)
+    ]
     for i, accelerator in enumerate(accelerators):
         chosen = _chosen(accelerator, mode, by_name)
         if chosen is None:
@@ -83,7 +93,7 @@ def in_step_ratio(
     return ratio, notes
 
 
-def _chosen(accelerator: Accelerator, mode: str, by_name: Mapping[str, Accelerator]) -> dict[str, object] | None:  # noqa: ANN401
+def _chosen(accelerator: Accelerator, mode: str, by_name: Mapping[str, Accelerator]) -> dict[str, Any] | None:
     sets = load_fits().get("in_step", [])
     for wanted in dict.fromkeys((mode, mode.replace("train-compiled", "train-eager"))):
         alike = [

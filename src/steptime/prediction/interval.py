@@ -40,10 +40,18 @@ def step_time_interval(step_time_s: float, *, task: str, family: str, provenance
         if key in classes:
             low, high = classes[key]["low_ratio"], classes[key]["high_ratio"]
             return step_time_s * low, step_time_s * high
-    raise KeyError("residuals.json has no class for everything; renew it with 'steptime validate --write-residuals'")
+    raise KeyError(
+        "residuals.json has no class for everything; renew it with 'steptime validate --write-residuals'"
+    )
 
 
 def _widening(task: str, family: str, provenance: str) -> tuple[str, ...]:
     """Name the classes that may answer, the most particular first; all inference is one task."""
     kind = "train" if task == "train" else "infer"
-    return (f"{kind}/{family}/{provenance}", f"{kind}/*/{provenance}", f"*/{family}/{provenance}", f"*/*/{provenance}", "*/*/*")
+    return (
+        f"{kind}/{family}/{provenance}",
+        f"{kind}/*/{provenance}",
+        f"*/{family}/{provenance}",
+        f"*/*/{provenance}",
+        "*/*/*",
+    )

@@ -34,7 +34,9 @@ def with_optimizer(
     return _stack(operators, added), np.concatenate([sequence, order])
 
 
-def _rows(facts: OptimizerFacts, groups: Sequence[ParameterGroup], implementation: str) -> list[dict[str, Any]]:
+def _rows(
+    facts: OptimizerFacts, groups: Sequence[ParameterGroup], implementation: str
+) -> list[dict[str, Any]]:
     """Return one row per kind of kernel: elements, bytes in and out, launches, how often."""
     elements = float(sum(g.num_parameters for g in groups))
     tensors = sum(g.count for g in groups)
@@ -47,11 +49,18 @@ def _rows(facts: OptimizerFacts, groups: Sequence[ParameterGroup], implementatio
     if implementation == "foreach":
         kernels = passes * max(np.ceil(tensors / TENSORS_PER_LAUNCH), np.ceil(elements / ELEMENTS_PER_LAUNCH))
         return [_row(elements * passes / kernels, moved * 2 / 3, moved / 3, kernels)]
-    return [_row(float(np.prod(g.shape, dtype=float)), moved * 2 / 3, moved / 3, passes * g.count) for g in groups]
+    return [
+        _row(float(np.prod(g.shape, dtype=float)), moved * 2 / 3, moved / 3, passes * g.count) for g in groups
+    ]
 
 
 def _row(elements: float, read_bytes: float, written_bytes: float, count: float) -> dict[str, Any]:
-    return {"elements": elements, "read": elements * read_bytes, "written": elements * written_bytes, "count": float(count)}
+    return {
+        "elements": elements,
+        "read": elements * read_bytes,
+        "written": elements * written_bytes,
+        "count": float(count),
+    }
 
 
 def _operators(rows: Sequence[dict[str, Any]], name: str) -> Operators:

@@ -13,7 +13,17 @@ from steptime.hardware import Accelerator
 from steptime.workload.recipe import product_dtype
 
 FloatArray = NDArray[np.float64]
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5, "int8": 1, "int": 8}
+ELEMENT_BYTES = {
+    "fp64": 8,
+    "fp32": 4,
+    "tf32": 4,
+    "bf16": 2,
+    "fp16": 2,
+    "fp8": 1,
+    "fp4": 0.5,
+    "int8": 1,
+    "int": 8,
+}
 # What libraries run instead when a dtype has no unit of its own; fp8 and fp4 have no such way.
 _STAND_IN = {"tf32": "fp32", "bf16": "fp32", "fp16": "fp32", "int": "fp32", "int8": "fp32"}
 _TENSOR_DTYPES = ("tf32", "bf16", "fp16", "fp8", "fp4", "int8")
@@ -93,11 +103,15 @@ class Machines:
 
     def vector_peak(self) -> FloatArray:
         """Return the fp32 rate outside tensor cores."""
-        return np.array([a.peak_flops_per_s.get("fp32", max(a.peak_flops_per_s.values())) for a in self.accelerators])
+        return np.array(
+            [a.peak_flops_per_s.get("fp32", max(a.peak_flops_per_s.values())) for a in self.accelerators]
+        )
 
     def substitutes(self, dtype: str) -> list[str]:
         """Say for each accelerator what runs instead of ``dtype``; an empty text where nothing does."""
         return [
-            "" if used == dtype or dtype == "int" else f"{dtype} has no faster unit here: products run at the rate of {used}"
+            ""
+            if dtype in (used, "int")
+            else f"{dtype} has no faster unit here: products run at the rate of {used}"
             for used in self.effective_dtypes(dtype)
         ]

@@ -121,7 +121,13 @@ def _host_times(operators: Operators, recipe: Recipe) -> FloatArray:
 
 
 def _prediction(
-    step: _Step, recipe: Recipe, accelerator: Accelerator, times: DeviceTimes, i: int, host: FloatArray, note: str
+    step: _Step,
+    recipe: Recipe,
+    accelerator: Accelerator,
+    times: DeviceTimes,
+    i: int,
+    host: FloatArray,
+    note: str,
 ) -> Prediction:
     operators, workload = step.operators, step.workload
     device = times.time_s[:, i]
@@ -131,7 +137,9 @@ def _prediction(
     memory = memory_of(workload, recipe, accelerator)
     peak, _ = peak_of(accelerator, product_dtype(recipe.precision))
     provenance = provenance_of(accelerator, operators, device, times.origins, i)
-    low, high = step_time_interval(step_s, task=recipe.task, family=family_of(operators, device), provenance=provenance)
+    low, high = step_time_interval(
+        step_s, task=recipe.task, family=family_of(operators, device), provenance=provenance
+    )
     traffic = float((operators.bytes_read + operators.bytes_written) @ operators.count)
     return Prediction(
         model=workload.model, accelerator=accelerator, recipe=recipe, step_time_s=step_s, step_time_low_s=low,
@@ -155,7 +163,9 @@ def _prediction(
     )  # fmt: skip
 
 
-def _phase_times(operators: Operators, sequence: NDArray[np.int64], finished: FloatArray) -> dict[Phase, float]:
+def _phase_times(
+    operators: Operators, sequence: NDArray[np.int64], finished: FloatArray
+) -> dict[Phase, float]:
     """Return the time that passes while each phase is the one that finishes."""
     passed = np.diff(finished, prepend=0.0)
     phase = operators.phase[sequence]
@@ -167,7 +177,8 @@ def _fallbacks(
 ) -> tuple[str, ...]:
     """List everything that was assumed in place of a fact."""
     unknown = [
-        f"{name} is not known: costed as the memory traffic of its tensors" for name in workload.unknown_operators
+        f"{name} is not known: costed as the memory traffic of its tensors"
+        for name in workload.unknown_operators
     ]
     borrowed = dict.fromkeys(_borrowed(origin, choice, i, times) for origin, choice in times.origins.items())
     return tuple(filter(None, (note, *times.fallbacks[i], *borrowed, *unknown, *workload.notes, *of_memory)))
@@ -176,4 +187,6 @@ def _fallbacks(
 def _borrowed(origin: str, choice: Choice, i: int, times: DeviceTimes) -> str:
     del times
     folder, _, dtype = origin.partition("/")
-    return f"{folder.replace('_', ' ')} in {dtype}: parameters fitted on {choice.origin[i]} ({choice.dtype[i]})"
+    return (
+        f"{folder.replace('_', ' ')} in {dtype}: parameters fitted on {choice.origin[i]} ({choice.dtype[i]})"
+    )

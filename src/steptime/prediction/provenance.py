@@ -21,12 +21,21 @@ def _folder_shares(operators: Operators, device_s: NDArray[np.float64]) -> dict[
 
     cost = device_s * operators.count
     total = float(cost.sum()) or 1.0
-    keys = np.array([f"{FOLDERS.get(str(k), 'memory_bound')}/{d}" for k, d in zip(operators.kind, operators.dtype, strict=True)])
+    keys = np.array(
+        [
+            f"{FOLDERS.get(str(k), 'memory_bound')}/{d}"
+            for k, d in zip(operators.kind, operators.dtype, strict=True)
+        ]
+    )
     return {str(k): float(cost[keys == k].sum()) / total for k in np.unique(keys)}
 
 
 def provenance_of(
-    accelerator: Accelerator, operators: Operators, device_s: NDArray[np.float64], origins: Mapping[str, Choice], i: int
+    accelerator: Accelerator,
+    operators: Operators,
+    device_s: NDArray[np.float64],
+    origins: Mapping[str, Choice],
+    i: int,
 ) -> str:
     """Return calibrated, transferred or extrapolated: where most of the time's parameters were fitted."""
     by_name = load_catalogue().by_name

@@ -43,7 +43,14 @@ class Block:
         dims = {name: operators.dims[rows, i, None] for i, name in enumerate(DIMS[kind])}
         columns = {
             n: getattr(operators, n)[rows, None]
-            for n in ("direction", "bytes_read", "bytes_written", "fused_bytes_read", "fused_bytes_written", "fused_launches")
+            for n in (
+                "direction",
+                "bytes_read",
+                "bytes_written",
+                "fused_bytes_read",
+                "fused_bytes_written",
+                "fused_launches",
+            )
         }
         along_rows = "batch_norm" not in str(operators.name[rows[0]])
         return cls(kind=kind, dims=dims, along_rows=along_rows, **columns)
@@ -69,7 +76,14 @@ def gemm(
 
 
 def convolution(
-    block: Block, machines: Machines, dtype: str, fit: Choice, *, channels_last: bool, fused: bool, **_run: object
+    block: Block,
+    machines: Machines,
+    dtype: str,
+    fit: Choice,
+    *,
+    channels_last: bool,
+    fused: bool,
+    **_run: object,
 ) -> FloatArray:
     """Time convolutions and their gradients; a compiler lays images out in channels_last by itself."""
     return kernels.convolution_time_s(
@@ -127,10 +141,9 @@ def memory_bound(
         names = ("warp_columns", "block_columns", "shared_columns", "extra_pass_ratio")
         ratio = kernels.softmax_traffic_ratio(block.dims["columns"], **{n: v[n] for n in names})
     merged = fused & (block.fused_launches == 0)
-    time_s = kernels.memory_bound_time_s(
+    return kernels.memory_bound_time_s(
         read * ratio, written * ratio, bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
         l2_bytes=machines.l2_bytes, bandwidth_fraction=v[f"{_class_of(block)}_fraction"],
         floor_s=np.where(merged, 0.0, v["floor_s"]), l2_usable_fraction=v["l2_usable_fraction"],
         l2_bandwidth_ratio=v["l2_bandwidth_ratio"],
     )  # fmt: skip
-    return time_s

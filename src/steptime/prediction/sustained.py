@@ -29,7 +29,11 @@ def flop_energy_j(
     for i, (accelerator, dtype) in enumerate(zip(accelerators, dtypes, strict=True)):
         energy[i] *= _work_per_operation(accelerator, fit.dtype[i], dtype)
         origin = by_name.get(fit.origin[i])
-        if dtype == _SCALED and origin is not None and origin.compute_capability != accelerator.compute_capability:
+        if (
+            dtype == _SCALED
+            and origin is not None
+            and origin.compute_capability != accelerator.compute_capability
+        ):
             energy[i] *= _drawn(accelerator.compute_capability) / _drawn(origin.compute_capability)
     return energy
 
@@ -37,7 +41,7 @@ def flop_energy_j(
 def _work_per_operation(accelerator: Accelerator, fitted: str, dtype: str) -> float:
     """Units draw about the same at full rate in every dtype, so that an operation at half the rate costs twice."""
     peaks = accelerator.peak_flops_per_s
-    if fitted == dtype or fitted == _SCALED or fitted not in peaks or dtype not in peaks:
+    if fitted in (dtype, _SCALED) or fitted not in peaks or dtype not in peaks:
         return 1.0
     return peaks[fitted] / peaks[dtype]
 

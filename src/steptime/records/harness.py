@@ -51,5 +51,9 @@ def loop_time_s(
     1.5
     """
     moved = np.asarray(cast_bytes, dtype=float) / np.asarray(cast_bytes_per_s, dtype=float)
-    cast = np.where(moved > 0, np.asarray(cast_s) + np.hypot(np.asarray(cast_row_s) * np.asarray(rows, dtype=float), moved), 0.0)
+    cast = np.where(
+        moved > 0,
+        np.asarray(cast_s) + np.hypot(np.asarray(cast_row_s) * np.asarray(rows, dtype=float), moved),
+        0.0,
+    )
     return np.asarray(np.asarray(kernel_s, dtype=float) + np.asarray(timing_s) + cast)

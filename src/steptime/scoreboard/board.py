@@ -22,7 +22,9 @@ MIN_ROWS = 8
 SEED = 20261201
 
 
-def judge_file(path: Path, *, held_out: bool, limit: int, progress: Progress) -> tuple[Judgement, pd.DataFrame]:
+def judge_file(
+    path: Path, *, held_out: bool, limit: int, progress: Progress
+) -> tuple[Judgement, pd.DataFrame]:
     """Judge one table; ``limit`` takes a sample of its rows with a fixed seed."""
     table = read_table(path)
     dataset = recognise(table, path.name)
@@ -107,7 +109,13 @@ def residuals(judgement: Judgement) -> dict[str, dict[str, dict[str, float]]]:
             other.setdefault(v.group, []).append(ratio)
             continue
         family, provenance = rest
-        for key in (v.group, f"{kind}/*/{provenance}", f"*/{family}/{provenance}", f"*/*/{provenance}", "*/*/*"):
+        for key in (
+            v.group,
+            f"{kind}/*/{provenance}",
+            f"*/{family}/{provenance}",
+            f"*/*/{provenance}",
+            "*/*/*",
+        ):
             step.setdefault(key, []).append(ratio)
     return {"step_time": _quantiles(step), "other": _quantiles(other)}
 
@@ -139,5 +147,9 @@ def write_rows(judgement: Judgement, path: Path) -> None:
 
 def write_residuals(judgement: Judgement, path: Path) -> None:
     """Write the residuals that give predictions their intervals."""
-    content = {"schema": "steptime.residuals/1", "command": "steptime validate --write-residuals", **residuals(judgement)}
+    content = {
+        "schema": "steptime.residuals/1",
+        "command": "steptime validate --write-residuals",
+        **residuals(judgement),
+    }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ measured_what, step_ms / step_time_ms / latency_ms / measured_ms, peak_memory_gb
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,10 @@ from steptime.workload.models import ModelRequest
 from steptime.workload.recipe import Recipe, parse_precision
 
 FIRST_FUSED_IN_TRANSFORMERS = (2, 2)  # its models took it up at the time of torch 2.2
-FIRST_FUSED_ATTENTION = (2, 0)  # torch 2.0 brought scaled_dot_product_attention; models before it ran bmm and softmax
+FIRST_FUSED_ATTENTION = (
+    2,
+    0,
+)  # torch 2.0 brought scaled_dot_product_attention; models before it ran bmm and softmax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,7 @@ def _rename(kind: str, name: str) -> str | None:
 
 def _text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
-    return "" if value is None or value != value else str(value)
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
 
 
 def _number(row: Mapping[str, Any], key: str) -> float | None:

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from steptime.records.split import is_held_out
 from steptime.errors import StepTimeError
 from steptime.hardware import Accelerator, load_catalogue
 from steptime.prediction.device_times import device_times
 from steptime.prediction.peaks import peak_of
+from steptime.records.split import is_held_out
 from steptime.scoreboard.product_tables import product_times_s
 from steptime.scoreboard.verdicts import Judgement, NotMapped, Verdict
 from steptime.workload.operator import NUM_DIMS, Direction, Kind, Phase
@@ -24,7 +24,12 @@ _SERVING = ("attention_forward",)  # timed in a serving engine
 PRODUCTS = ("gemm", "matmul_fp32", "gemm_sustained")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "nvfp4": "fp4"}
 _SIZES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5, "int8": 1.0}
-_NORMS = {"ln": Kind.NORMALISATION, "layer_norm": Kind.NORMALISATION, "rms_norm": Kind.NORMALISATION, "softmax": Kind.SOFTMAX}
+_NORMS = {
+    "ln": Kind.NORMALISATION,
+    "layer_norm": Kind.NORMALISATION,
+    "rms_norm": Kind.NORMALISATION,
+    "softmax": Kind.SOFTMAX,
+}
 _TWO_INPUTS = ("add", "mul", "div", "pow")
 _DIRECTIONS = {"fwd": Direction.FORWARD, "bwd_data": Direction.DATA_GRADIENT, "bwd_weight": Direction.WEIGHT_GRADIENT,
                "bwd": Direction.BACKWARD}  # fmt: skip
@@ -55,7 +60,11 @@ def _operators(kind: Any, dims: list[NDArray[np.float64]], dtype: NDArray[np.str
     matrix = np.zeros((n, NUM_DIMS))
     for i, column in enumerate(dims):
         matrix[:, i] = column
-    ones, read, written = np.ones(n), np.broadcast_to(read, n).astype(float), np.broadcast_to(written, n).astype(float)
+    ones, read, written = (
+        np.ones(n),
+        np.broadcast_to(read, n).astype(float),
+        np.broadcast_to(written, n).astype(float),
+    )
     return Operators(
         kind=np.broadcast_to(np.asarray(kind, dtype=str), n), name=np.full(n, name), phase=np.full(n, str(Phase.FORWARD)),
         direction=np.broadcast_to(np.asarray(direction, dtype=str), n), dtype=dtype, module=np.full(n, ""), count=ones,
@@ -65,7 +74,10 @@ def _operators(kind: Any, dims: list[NDArray[np.float64]], dtype: NDArray[np.str
 
 
 def _keys(*columns: Any) -> list[str]:
-    return [",".join(str(int(v)) if isinstance(v, float | int | np.number) else str(v) for v in row) for row in zip(*columns, strict=True)]
+    return [
+        ",".join(str(int(v)) if isinstance(v, float | int | np.number) else str(v) for v in row)
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def _gemm(table: pd.DataFrame) -> _Rows:
@@ -75,12 +87,16 @@ def _gemm(table: pd.DataFrame) -> _Rows:
     if "op" in table and "layout" not in table:
         linear = table["op"].to_numpy() == "linear"
         whole = _keys(batch, m, n, k)
-        keys = [short if is_linear else long for short, long, is_linear in zip(keys, whole, linear, strict=True)]
+        keys = [
+            short if is_linear else long for short, long, is_linear in zip(keys, whole, linear, strict=True)
+        ]
         n, k = k, n
     dtype = np.array([str(d).split("_")[0] for d in _dtypes(table)])
     size = np.array([_SIZES.get(d, 4.0) for d in dtype])
     out = np.maximum(size, 2.0)
-    operators = _operators(Kind.GEMM, [batch, m, n, k], dtype, batch * (m * k + k * n) * size, batch * m * n * out, name="mm")
+    operators = _operators(
+        Kind.GEMM, [batch, m, n, k], dtype, batch * (m * k + k * n) * size, batch * m * n * out, name="mm"
+    )
     return _Rows(operators=operators, keys=keys, harness_s=np.zeros(len(table)))
 
 
@@ -96,10 +112,15 @@ def _attention(table: pd.DataFrame) -> _Rows:
     dtype = _dtypes(table)
     size = np.array([_SIZES.get(d, 2.0) for d in dtype])
     moved = size * batch * (heads * q + kv_heads * kv) * (width + width_v)
-    direction = [_DIRECTIONS.get(str(d).removesuffix("_deterministic"), Direction.FORWARD) for d in table.get("direction", ["fwd"] * len(table))]
+    direction = [
+        _DIRECTIONS.get(str(d).removesuffix("_deterministic"), Direction.FORWARD)
+        for d in table.get("direction", ["fwd"] * len(table))
+    ]
     dims = [batch, heads, kv_heads, q, kv, width, width_v, causal]
     operators = _operators(Kind.ATTENTION, dims, dtype, moved, moved / 3, direction)
-    return _Rows(operators=operators, keys=_keys(batch, q, heads, kv_heads, width), harness_s=np.zeros(len(table)))
+    return _Rows(
+        operators=operators, keys=_keys(batch, q, heads, kv_heads, width), harness_s=np.zeros(len(table))
+    )
 
 
 # Host time that the measuring loop of these tables adds to every row. Source: the tables themselves: their smallest
@@ -113,20 +134,47 @@ def _convolution(table: pd.DataFrame) -> _Rows:
     direction: Any = Direction.FORWARD
     loop = 0.0
     if "kernel_size" in table:
-        kernel, stride, padding, side = (_column(table, c) for c in ("kernel_size", "stride", "padding", "input_size"))
+        kernel, stride, padding, side = (
+            _column(table, c) for c in ("kernel_size", "stride", "padding", "input_size")
+        )
         out = np.floor((side + 2 * padding - kernel) / stride) + 1
         dims = [_column(table, "batch"), _column(table, "in_channels"), _column(table, "out_channels"), np.ones(len(table)),
                 side, side, out, out, kernel, kernel, stride, stride]  # fmt: skip
         loop = _CONVOLUTION_LOOP_S
-        names = ("batch", "in_channels", "out_channels", "kernel_size", "input_size", "stride", "padding")
+        names: tuple[str, ...] = (
+            "batch",
+            "in_channels",
+            "out_channels",
+            "kernel_size",
+            "input_size",
+            "stride",
+            "padding",
+        )
     else:
-        names = ("batch", "in_channels", "out_channels", "groups", "in_h", "in_w", "out_h", "out_w", "kh", "kw", "stride_h", "stride_w")
+        names = (
+            "batch",
+            "in_channels",
+            "out_channels",
+            "groups",
+            "in_h",
+            "in_w",
+            "out_h",
+            "out_w",
+            "kh",
+            "kw",
+            "stride_h",
+            "stride_w",
+        )
         dims = [_column(table, c) for c in names]
         direction = np.array([str(_DIRECTIONS[d]) for d in table["direction"]])
     images = size * dims[0] * (dims[1] * dims[4] * dims[5])
     outputs = size * dims[0] * dims[2] * dims[6] * dims[7]
     operators = _operators(Kind.CONVOLUTION, dims, dtype, images, outputs, direction, name="convolution")
-    return _Rows(operators=operators, keys=_keys(*(_column(table, c) for c in names)), harness_s=np.full(len(table), loop))
+    return _Rows(
+        operators=operators,
+        keys=_keys(*(_column(table, c) for c in names)),
+        harness_s=np.full(len(table), loop),
+    )
 
 
 def _memory_bound(table: pd.DataFrame) -> _Rows:
@@ -156,16 +204,22 @@ def judge_kernels(table: pd.DataFrame, dataset: str, *, held_out: bool) -> Judge
         try:
             accelerator = load_catalogue().find(str(name)).accelerator
             fused = _fused_only(part, dataset, accelerator.name, judgement)
-            judgement.extend(_judge(fused, dataset, accelerator, held_out=held_out) if len(fused) else Judgement())
+            judgement.extend(
+                _judge(fused, dataset, accelerator, held_out=held_out) if len(fused) else Judgement()
+            )
         except StepTimeError as reason:
             judgement.not_mapped += [
-                NotMapped(row=int(i), dataset=dataset, accelerator=str(name), reason=str(reason)) for i in part.index
+                NotMapped(row=int(i), dataset=dataset, accelerator=str(name), reason=str(reason))
+                for i in part.index
             ]
     return judgement
 
 
 # Rows of the attention table that are no fused kernel: eager code, and both passes timed as one.
-_NO_KERNEL = {"pyt_math": "eager attention is products and a softmax", "pytorch_math": "eager attention is products and a softmax"}
+_NO_KERNEL = {
+    "pyt_math": "eager attention is products and a softmax",
+    "pytorch_math": "eager attention is products and a softmax",
+}
 
 
 def _fused_only(part: pd.DataFrame, dataset: str, accelerator: str, judgement: Judgement) -> pd.DataFrame:
@@ -175,7 +229,8 @@ def _fused_only(part: pd.DataFrame, dataset: str, accelerator: str, judgement: J
     reason = part["backend"].map(_NO_KERNEL).fillna("")
     reason = reason.mask(part["direction"] == "fwd+bwd", "forward and backward timed as one")
     judgement.not_mapped += [
-        NotMapped(row=int(i), dataset=dataset, accelerator=accelerator, reason=str(r)) for i, r in reason[reason != ""].items()
+        NotMapped(row=int(i), dataset=dataset, accelerator=accelerator, reason=str(r))
+        for i, r in reason[reason != ""].items()
     ]
     return part[reason == ""]
 
@@ -215,7 +270,8 @@ def _times_s(
     peak = {str(d): peak_of(accelerator, str(d))[0] for d in np.unique(operators.dtype)}
     traffic = operators.bytes_read + operators.bytes_written
     roof = np.maximum(
-        operators.flops / np.array([peak[str(d)] for d in operators.dtype]), traffic / accelerator.memory_bandwidth_bytes_per_s
+        operators.flops / np.array([peak[str(d)] for d in operators.dtype]),
+        traffic / accelerator.memory_bandwidth_bytes_per_s,
     )
     if dataset in PRODUCTS:
         predicted = np.empty(len(operators))
@@ -224,7 +280,13 @@ def _times_s(
             predicted[mine] = product_times_s(_take(operators, mine), dataset, accelerator, by_name)
         return predicted, roof
     times = device_times(
-        operators, [accelerator], by_name, in_step="", channels_last=False, fused=False, serving=dataset in _SERVING
+        operators,
+        [accelerator],
+        by_name,
+        in_step="",
+        channels_last=False,
+        fused=False,
+        serving=dataset in _SERVING,
     )
     return times.time_s[:, 0] + harness_s + _loop_s(operators, times.origins), roof
 

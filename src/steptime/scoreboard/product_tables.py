@@ -49,4 +49,6 @@ def product_times_s(
     kernel = gemm_time_s(batch, m, n, k, clock_ratio=low, **facts)
     cast = m * k * (2.0 + size) if burst and size < 2 else np.zeros(len(m))
     harness = choose("harness", [accelerator], dtypes, by_name).values
-    return loop_time_s(kernel, m, cast, **(harness if dataset != "gemm_sustained" else {**harness, "timing_s": 0.0}))
+    return loop_time_s(
+        kernel, m, cast, **(harness if dataset != "gemm_sustained" else {**harness, "timing_s": 0.0})
+    )

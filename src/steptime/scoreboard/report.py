@@ -48,14 +48,18 @@ def _quantity(value: float) -> str:
 
 
 def _targets() -> dict[str, str]:
-    text = resources.files("steptime").joinpath("data", "measured", "targets.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("steptime").joinpath("data", "measured", "targets.toml").read_text(encoding="utf-8")
+    )
     return {str(k): str(v) for k, v in tomllib.loads(text)["targets"].items()}
 
 
 def _table(found: list[Score], targets: dict[str, str], *, by_accelerator: bool) -> str:
     head = "| data set | " + ("accelerator | " if by_accelerator else "")
-    head += "rows | mean | median | p90 | bias | in interval | roofline | others | " + ("" if by_accelerator else "target |")
-    columns = 9 + (1 if by_accelerator else 1)
+    head += "rows | mean | median | p90 | bias | in interval | roofline | others | " + (
+        "" if by_accelerator else "target |"
+    )
+    columns = 10
     lines = [head, "|---|" + "---:|" * columns]
     for s in found:
         others = ", ".join(f"{n} {e:.1%}" for n, e in s.rivals.items())

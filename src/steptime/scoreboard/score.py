@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ class Score:
 
 def relative_error(predicted: ArrayLike, measured: ArrayLike) -> NDArray[np.float64]:
     """Return predicted / measured − 1."""
-    return np.asarray(predicted, dtype=float) / np.asarray(measured, dtype=float) - 1.0
+    return np.asarray(np.asarray(predicted, dtype=float) / np.asarray(measured, dtype=float) - 1.0)
 
 
 def mean_error(predicted: ArrayLike, measured: ArrayLike) -> float | None:
@@ -51,7 +52,7 @@ def coverage(low: ArrayLike, high: ArrayLike, measured: ArrayLike) -> float:
 
 def score(
     dataset: str, accelerator: str, measured: ArrayLike, predicted: ArrayLike, *, low: ArrayLike | None = None,
-    high: ArrayLike | None = None, roofline: ArrayLike | None = None, rivals: dict[str, ArrayLike] | None = None,
+    high: ArrayLike | None = None, roofline: ArrayLike | None = None, rivals: Mapping[str, ArrayLike] | None = None,
     not_mapped: int = 0,
 ) -> Score:  # fmt: skip
     """Score the rows of one data set on one accelerator; arrays of shape (rows,) in one unit."""

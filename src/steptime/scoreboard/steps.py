@@ -79,7 +79,13 @@ def _asked(workload: Workload, request: ModelRequest) -> Workload | str:
 
 def judge_name(request: ModelRequest) -> str:
     """Name the file of a bundled judge workload."""
-    parts = (request.name.replace("/", "_"), str(request.image_size), request.task, request.precision, request.attention)
+    parts = (
+        request.name.replace("/", "_"),
+        str(request.image_size),
+        request.task,
+        request.precision,
+        request.attention,
+    )
     return ".".join(parts) + SUFFIX
 
 

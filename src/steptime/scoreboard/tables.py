@@ -28,7 +28,7 @@ def read_table(path: Path) -> pd.DataFrame:
             return pd.read_parquet(path).reset_index(drop=True)
         if path.suffix == ".csv":
             return pd.read_csv(path, low_memory=False).reset_index(drop=True)
-    except Exception as error:  # noqa: BLE001  # readers raise a dozen kinds for damaged files
+    except Exception as error:  # readers raise a dozen kinds for damaged files
         raise InputError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}.") from None
     raise InputError(f"{path.name}: measurements are read from .csv and .parquet files.")
 

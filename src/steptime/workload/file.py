@@ -44,7 +44,13 @@ def _decode(encoded: Any, annotation: str, rows: int) -> Any:
     column = np.asarray(encoded, dtype=float)
     if len(column) != rows:
         raise ValueError("columns of unequal length")
-    return column.astype(bool) if "bool" in annotation else column.astype(np.int64) if "int64" in annotation else column
+    return (
+        column.astype(bool)
+        if "bool" in annotation
+        else column.astype(np.int64)
+        if "int64" in annotation
+        else column
+    )
 
 
 def _column(values: Any, rows: int) -> Any:
@@ -99,14 +105,18 @@ def load(path: Path) -> Workload:
     except FileNotFoundError:
         raise WorkloadError(f"There is no workload file {path}.") from None
     except (OSError, EOFError, ValueError) as error:
-        raise WorkloadError(f"{path} is no workload file or is damaged ({error}); capture it again.") from None
+        raise WorkloadError(
+            f"{path} is no workload file or is damaged ({error}); capture it again."
+        ) from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise WorkloadError(f"{path} has schema {schema!r}, this version reads {SCHEMA!r}; capture it again.")
     try:
         return _workload(content)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
-        raise WorkloadError(f"{path} is damaged ({type(error).__name__}: {error}); capture it again.") from None
+        raise WorkloadError(
+            f"{path} is damaged ({type(error).__name__}: {error}); capture it again."
+        ) from None
 
 
 def _workload(content: dict[str, Any]) -> Workload:

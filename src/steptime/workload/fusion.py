@@ -86,7 +86,9 @@ def fuse(trace: Trace) -> Fused:
     written = np.array([sum(t.size_bytes for t in e.writes) for e in events], dtype=float)
     for number, group in enumerate(grouper.groups):
         seen: set[int] = set()
-        last = {t.storage: i for i in group.members for t in events[i].writes}  # written over in place: once is enough
+        last = {
+            t.storage: i for i in group.members for t in events[i].writes
+        }  # written over in place: once is enough
         for i in group.members:
             launches[i] = float(i == group.first)
             outside = [t for t in events[i].reads if t.storage not in group.written and t.storage not in seen]

@@ -1,9 +1,9 @@
 """From a model's name, as a person types it, to its workload.
 
-    resnet50, bert-large            the bundled zoo and configurations; no torch needed
-    path/to/config.json             a Hugging Face configuration
-    path/to/NAME.workload.json.gz   a workload that was captured before
-    timm/NAME torchvision/NAME hf/NAME file.py:factory package.module:factory   captured through torch
+resnet50, bert-large            the bundled zoo and configurations; no torch needed
+path/to/config.json             a Hugging Face configuration
+path/to/NAME.workload.json.gz   a workload that was captured before
+timm/NAME torchvision/NAME hf/NAME file.py:factory package.module:factory   captured through torch
 """
 
 from __future__ import annotations
@@ -102,12 +102,16 @@ def load_workload(request: ModelRequest) -> Workload:
 def _as_asked(workload: Workload, request: ModelRequest) -> Workload:
     """Check that a workload from a file answers the request, and put it into its precision."""
     if workload.task != request.task:
-        raise InputError(f"{request.name} was captured for {workload.task}, not for {request.task}; capture it again.")
+        raise InputError(
+            f"{request.name} was captured for {workload.task}, not for {request.task}; capture it again."
+        )
     for what in ("image_size", "seq_len"):
         wanted = getattr(request, what)
         have = workload.image_size if what == "image_size" else workload.tokens_per_sample
         if wanted and have and wanted != have:
-            raise InputError(f"{request.name} was captured at {what.replace('_', ' ')} {have}, not {wanted}; capture it again.")
+            raise InputError(
+                f"{request.name} was captured at {what.replace('_', ' ')} {have}, not {wanted}; capture it again."
+            )
     return to_precision(workload, request.precision)
 
 
@@ -124,7 +128,7 @@ def _from_zoo(request: ModelRequest) -> Workload | None:
     if not path.is_file():
         return None
     workload = load(Path(str(path)))
-    if request.image_size not in (0, workload.image_size):
+    if workload.image_size and request.image_size not in (0, workload.image_size):
         return None
     if request.attention != "sdpa" and (workload.operators.kind == Kind.ATTENTION).any():
         return None

@@ -69,7 +69,7 @@ DIMS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
             "kernel_w",
             "stride_h",
             "stride_w",
-        ),  # fmt: skip
+        ),
         Kind.ATTENTION: (
             "batch",
             "heads",
@@ -79,7 +79,7 @@ DIMS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
             "head_dim",
             "head_dim_v",
             "causal",
-        ),  # fmt: skip
+        ),
         Kind.RECURRENT: ("layers", "directions", "steps", "batch", "input_size", "hidden", "gates"),
         Kind.NORMALISATION: _ROWS,
         Kind.SOFTMAX: _ROWS,

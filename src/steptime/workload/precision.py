@@ -1,9 +1,9 @@
 """Turn a workload captured in one precision into another, where the operators stay the same.
 
-    fp32     -> tf32         products of fp32 run on tensor cores; nothing else changes
-    fp32     -> bf16, fp16   every floating tensor halves (a model cast as a whole)
-    amp-fp16 <-> amp-bf16    another name for the 16-bit tensors
-    amp, 16-bit -> fp8       matrix products of linear layers in fp8, with the casts that feed them
+fp32     -> tf32         products of fp32 run on tensor cores; nothing else changes
+fp32     -> bf16, fp16   every floating tensor halves (a model cast as a whole)
+amp-fp16 <-> amp-bf16    another name for the 16-bit tensors
+amp, 16-bit -> fp8       matrix products of linear layers in fp8, with the casts that feed them
 """
 
 from __future__ import annotations
@@ -121,7 +121,12 @@ def _fp8(workload: Workload) -> Workload:
         death=moved[workload.storages.death],
     )
     return replace(
-        workload, precision="fp8", operators=joined, sequence=sequence, forward_end=forward_end, storages=storages
+        workload,
+        precision="fp8",
+        operators=joined,
+        sequence=sequence,
+        forward_end=forward_end,
+        storages=storages,
     )
 
 

@@ -102,8 +102,11 @@ class OperatorTable(_Columns):
 
     def at(self, batch: float) -> Operators:
         """Evaluate every column at ``batch`` samples."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Operators(**{k: v.at(batch) if isinstance(v, Affine) else v for k, v in values.items()})
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        evaluated: dict[str, Any] = {
+            k: v.at(batch) if isinstance(v, Affine) else v for k, v in values.items()
+        }
+        return Operators(**evaluated)
 
 
 @dataclass(frozen=True, kw_only=True)

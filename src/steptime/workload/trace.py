@@ -183,7 +183,7 @@ def _storages(traces: Sequence[Trace], batches: tuple[int, int]) -> StorageTable
         death=np.array(death, dtype=np.int64),
         role=np.array([s.role for s in main.storages], dtype=str),
         module=np.array([s.module for s in main.storages], dtype=str),
-        size_bytes=_affine(*sizes, batches),
+        size_bytes=_affine(sizes[0], sizes[1], batches),
     )
 
 
@@ -207,9 +207,10 @@ def merge(traces: Sequence[Trace], batches: Sequence[int], *, model: str, task: 
     affine = {f: _affine(columns[f], (others or columns)[f], pair) for f in _AFFINE_FIELDS}
     rows, inverse = _distinct(columns, affine)
     plain: Mapping[str, Any] = {c: v[rows] for c, v in columns.items() if c not in affine}
+    growing: dict[str, Any] = {f: a.take(rows) for f, a in affine.items()}
     table = OperatorTable(
         **plain,
-        **{f: a.take(rows) for f, a in affine.items()},
+        **growing,
         count=np.bincount(inverse, minlength=len(rows)).astype(float),
     )
     return Workload(

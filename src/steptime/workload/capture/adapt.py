@@ -37,7 +37,7 @@ class _Lora(torch.nn.Module):
         self.up = torch.nn.Linear(rank, width_out, bias=False, device="meta")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + self.up(self.down(x))  # type: ignore[no-any-return]
+        return self.base(x) + self.up(self.down(x))
 
 
 def add_lora(module: torch.nn.Module, rank: int, targets: tuple[str, ...] = LORA_TARGETS) -> None:
@@ -69,7 +69,11 @@ def checkpoint_blocks(module: torch.nn.Module) -> None:
         if not isinstance(parent, (torch.nn.ModuleList, torch.nn.Sequential)):
             continue
         children = list(parent.children())
-        if len(children) < MIN_BLOCKS or len({type(c) for c in children}) > 1 or not list(children[0].children()):
+        if (
+            len(children) < MIN_BLOCKS
+            or len({type(c) for c in children}) > 1
+            or not list(children[0].children())
+        ):
             continue
         for child in children:
             if not hasattr(child, "_steptime_recomputed"):
@@ -77,7 +81,9 @@ def checkpoint_blocks(module: torch.nn.Module) -> None:
                 child._steptime_recomputed = True
                 found += 1
     if not found:
-        raise InputError("Activation checkpointing finds no repeated blocks in this model; wrap them in the model itself.")
+        raise InputError(
+            "Activation checkpointing finds no repeated blocks in this model; wrap them in the model itself."
+        )
 
 
 def to_dtype(module: torch.nn.Module, precision: str) -> None:

@@ -13,14 +13,58 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-_TO_FP32 = (
-    """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan softplus native_layer_norm
-    native_group_norm l1_loss smooth_l1_loss huber_loss mse_loss logsumexp renorm soft_margin_loss
-    binary_cross_entropy_with_logits upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d
-    upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d layer_norm group_norm poisson_nll_loss
-    cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss cosine_similarity nll_loss nll_loss2d
-    triplet_margin_loss prod cumprod cumsum linalg_vector_norm cdist pdist dist"""
-).split()
+_TO_FP32 = [
+    "acos",
+    "asin",
+    "cosh",
+    "erfinv",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log2",
+    "log1p",
+    "reciprocal",
+    "rsqrt",
+    "sinh",
+    "tan",
+    "softplus",
+    "native_layer_norm",
+    "native_group_norm",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "mse_loss",
+    "logsumexp",
+    "renorm",
+    "soft_margin_loss",
+    "binary_cross_entropy_with_logits",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "upsample_trilinear3d",
+    "layer_norm",
+    "group_norm",
+    "poisson_nll_loss",
+    "cosine_embedding_loss",
+    "hinge_embedding_loss",
+    "kl_div",
+    "margin_ranking_loss",
+    "cosine_similarity",
+    "nll_loss",
+    "nll_loss2d",
+    "triplet_margin_loss",
+    "prod",
+    "cumprod",
+    "cumsum",
+    "linalg_vector_norm",
+    "cdist",
+    "pdist",
+    "dist",
+]
 _TO_FP32_OVERLOADS = (
     "softmax.int", "log_softmax.int", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "sum",
     "sum.dim_IntList", "norm.Scalar", "norm.ScalarOpt_dim", "logsumexp", "_softmax", "_log_softmax",

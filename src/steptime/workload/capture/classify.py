@@ -13,47 +13,266 @@ from steptime.workload.operator import Direction, Kind
 
 # Views, allocations and bookkeeping run no kernel.
 NO_KERNEL = frozenset(
-    """empty empty_strided empty_like new_empty new_empty_strided detach alias view _unsafe_view reshape
-    _reshape_alias as_strided_ t_ transpose_ squeeze_ unsqueeze_ swapdims t transpose permute expand expand_as unsqueeze squeeze select slice narrow split
-    split_with_sizes chunk unbind as_strided diagonal unfold view_as_real view_as_complex lift lift_fresh
-    device is_same_size set_ resize_ sym_size sym_stride sym_numel sym_storage_offset _local_scalar_dense
-    is_pinned _to_copy_view movedim swapaxes real imag conj _conj numel dim size stride is_contiguous
-    record_stream _has_compatible_shallow_copy_type _version""".split()
+    [
+        "empty",
+        "empty_strided",
+        "empty_like",
+        "new_empty",
+        "new_empty_strided",
+        "detach",
+        "alias",
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "as_strided_",
+        "t_",
+        "transpose_",
+        "squeeze_",
+        "unsqueeze_",
+        "swapdims",
+        "t",
+        "transpose",
+        "permute",
+        "expand",
+        "expand_as",
+        "unsqueeze",
+        "squeeze",
+        "select",
+        "slice",
+        "narrow",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "unbind",
+        "as_strided",
+        "diagonal",
+        "unfold",
+        "view_as_real",
+        "view_as_complex",
+        "lift",
+        "lift_fresh",
+        "device",
+        "is_same_size",
+        "set_",
+        "resize_",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "_local_scalar_dense",
+        "is_pinned",
+        "_to_copy_view",
+        "movedim",
+        "swapaxes",
+        "real",
+        "imag",
+        "conj",
+        "_conj",
+        "numel",
+        "dim",
+        "size",
+        "stride",
+        "is_contiguous",
+        "record_stream",
+        "_has_compatible_shallow_copy_type",
+        "_version",
+    ]
 )
-_GATHER = frozenset("embedding index_select gather index take take_along_dim _unsafe_index grid_sampler_2d".split())
+_GATHER = frozenset(
+    [
+        "embedding",
+        "index_select",
+        "gather",
+        "index",
+        "take",
+        "take_along_dim",
+        "_unsafe_index",
+        "grid_sampler_2d",
+    ]
+)
 _SCATTER = frozenset(
-    """embedding_dense_backward index_put index_put_ _index_put_impl_ scatter scatter_ scatter_add scatter_add_
-    index_add index_add_ index_copy index_copy_ index_backward select_backward slice_backward slice_scatter
-    select_scatter scatter_reduce scatter_reduce_ _unsafe_index_put grid_sampler_2d_backward unfold_backward
-    masked_scatter masked_scatter_ embedding_renorm_ diagonal_backward""".split()
+    [
+        "embedding_dense_backward",
+        "index_put",
+        "index_put_",
+        "_index_put_impl_",
+        "scatter",
+        "scatter_",
+        "scatter_add",
+        "scatter_add_",
+        "index_add",
+        "index_add_",
+        "index_copy",
+        "index_copy_",
+        "index_backward",
+        "select_backward",
+        "slice_backward",
+        "slice_scatter",
+        "select_scatter",
+        "scatter_reduce",
+        "scatter_reduce_",
+        "_unsafe_index_put",
+        "grid_sampler_2d_backward",
+        "unfold_backward",
+        "masked_scatter",
+        "masked_scatter_",
+        "embedding_renorm_",
+        "diagonal_backward",
+    ]
 )
 _NORMS = frozenset(
-    """native_layer_norm native_layer_norm_backward native_batch_norm native_batch_norm_backward
-    _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update
-    _batch_norm_no_update batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward native_group_norm
-    native_group_norm_backward _fused_rms_norm _fused_rms_norm_backward rms_norm weight_norm
-    _weight_norm_interface _weight_norm_interface_backward linalg_vector_norm""".split()
+    [
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "native_batch_norm",
+        "native_batch_norm_backward",
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit_no_training",
+        "_batch_norm_with_update",
+        "_batch_norm_no_update",
+        "batch_norm_backward",
+        "cudnn_batch_norm",
+        "cudnn_batch_norm_backward",
+        "native_group_norm",
+        "native_group_norm_backward",
+        "_fused_rms_norm",
+        "_fused_rms_norm_backward",
+        "rms_norm",
+        "weight_norm",
+        "_weight_norm_interface",
+        "_weight_norm_interface_backward",
+        "linalg_vector_norm",
+    ]
 )
 _SOFTMAX = frozenset(
-    """_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data _safe_softmax
-    _masked_softmax""".split()
+    [
+        "_softmax",
+        "_softmax_backward_data",
+        "_log_softmax",
+        "_log_softmax_backward_data",
+        "_safe_softmax",
+        "_masked_softmax",
+    ]
 )
 _REDUCTION = frozenset(
-    """sum mean amax amin max min var std var_mean std_mean argmax argmin norm prod all any logsumexp
-    nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward nansum median cumsum cumprod
-    topk sort argsort mse_loss binary_cross_entropy bincount unique_consecutive _unique2 histc cummax
-    logcumsumexp aminmax count_nonzero dist cdist _cdist_forward _cdist_backward _ctc_loss
-    _ctc_loss_backward nonzero searchsorted kthvalue""".split()
+    [
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "max",
+        "min",
+        "var",
+        "std",
+        "var_mean",
+        "std_mean",
+        "argmax",
+        "argmin",
+        "norm",
+        "prod",
+        "all",
+        "any",
+        "logsumexp",
+        "nll_loss_forward",
+        "nll_loss_backward",
+        "nll_loss2d_forward",
+        "nll_loss2d_backward",
+        "nansum",
+        "median",
+        "cumsum",
+        "cumprod",
+        "topk",
+        "sort",
+        "argsort",
+        "mse_loss",
+        "binary_cross_entropy",
+        "bincount",
+        "unique_consecutive",
+        "_unique2",
+        "histc",
+        "cummax",
+        "logcumsumexp",
+        "aminmax",
+        "count_nonzero",
+        "dist",
+        "cdist",
+        "_cdist_forward",
+        "_cdist_backward",
+        "_ctc_loss",
+        "_ctc_loss_backward",
+        "nonzero",
+        "searchsorted",
+        "kthvalue",
+    ]
 )
 _POOLING = ("pool", "upsample", "interpolate", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle")
 _COPIES = frozenset(
-    """_to_copy clone copy copy_ cat stack constant_pad_nd roll flip repeat reflection_pad1d reflection_pad2d
-    reflection_pad2d_backward replication_pad2d replication_pad3d contiguous tril triu _pin_memory index_fill
-    channel_shuffle rot90 repeat_interleave block_diag fill_ fill zero_ zeros ones full zeros_like ones_like
-    full_like new_zeros new_full new_ones arange linspace scalar_tensor eye one_hot meshgrid tril_indices
-    triu_indices""".split()
+    [
+        "_to_copy",
+        "clone",
+        "copy",
+        "copy_",
+        "cat",
+        "stack",
+        "constant_pad_nd",
+        "roll",
+        "flip",
+        "repeat",
+        "reflection_pad1d",
+        "reflection_pad2d",
+        "reflection_pad2d_backward",
+        "replication_pad2d",
+        "replication_pad3d",
+        "contiguous",
+        "tril",
+        "triu",
+        "_pin_memory",
+        "index_fill",
+        "channel_shuffle",
+        "rot90",
+        "repeat_interleave",
+        "block_diag",
+        "fill_",
+        "fill",
+        "zero_",
+        "zeros",
+        "ones",
+        "full",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "new_zeros",
+        "new_full",
+        "new_ones",
+        "arange",
+        "linspace",
+        "scalar_tensor",
+        "eye",
+        "one_hot",
+        "meshgrid",
+        "tril_indices",
+        "triu_indices",
+    ]
 )
-_GEMMS = frozenset("mm addmm bmm baddbmm mv dot addmv addbmm vdot _scaled_mm _int_mm _grouped_mm matmul linear".split())
+_GEMMS = frozenset(
+    [
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "mv",
+        "dot",
+        "addmv",
+        "addbmm",
+        "vdot",
+        "_scaled_mm",
+        "_int_mm",
+        "_grouped_mm",
+        "matmul",
+        "linear",
+    ]
+)
 
 
 class Work(NamedTuple):
@@ -84,7 +303,12 @@ def _gemm(name: str, args: tuple[Any, ...], reads: list[Any], writes: list[Any])
         # rows are shared out over the experts: together they are one product of all rows
         dims = (1.0, float(a.shape[-2]), float(b.shape[-1]), float(a.shape[-1]))
         if a.dim() == 2 and b.dim() == 2:
-            dims = (float(writes[0].shape[0]), float(a.shape[0]), float(b.shape[1]), a.shape[1] / writes[0].shape[0])
+            dims = (
+                float(writes[0].shape[0]),
+                float(a.shape[0]),
+                float(b.shape[1]),
+                a.shape[1] / writes[0].shape[0],
+            )
     elif name in {"dot", "vdot"}:
         dims = (1.0, 1.0, 1.0, float(a.numel()))
     elif name in {"mv", "addmv"}:
@@ -103,7 +327,9 @@ def _spatial(shape: Iterable[int]) -> tuple[float, float]:
     return float(math.prod(sizes[:-1])), float(sizes[-1])
 
 
-def _convolution_dims(x: Any, weight: Any, out: Any, stride: list[int], groups: int, transposed: bool) -> tuple[float, ...]:
+def _convolution_dims(
+    x: Any, weight: Any, out: Any, stride: list[int], groups: int, transposed: bool
+) -> tuple[float, ...]:
     """Describe the convolution of which ``x`` is the larger image; a transposed one swaps the two."""
     big, small = (out, x) if transposed else (x, out)
     strides = [*stride] * ((x.dim() - 2) // len(stride)) if len(stride) < x.dim() - 2 else stride
@@ -120,17 +346,28 @@ def _convolution(_name: str, args: tuple[Any, ...], reads: list[Any], writes: li
     return [Work(Kind.CONVOLUTION, direction, dims, tuple(reads), tuple(writes))]
 
 
-def _convolution_backward(_name: str, args: tuple[Any, ...], _reads: list[Any], writes: list[Any]) -> list[Work]:
+def _convolution_backward(
+    _name: str, args: tuple[Any, ...], _reads: list[Any], writes: list[Any]
+) -> list[Work]:
     grad, x, weight, stride, transposed, groups, mask = (args[i] for i in (0, 1, 2, 4, 7, 9, 10))
     dims = _convolution_dims(x, weight, grad, stride, groups, transposed)
     outputs = iter(writes)
     made: list[Work] = []
     if mask[0]:
         direction = Direction.FORWARD if transposed else Direction.DATA_GRADIENT
-        made.append(Work(Kind.CONVOLUTION, direction, dims, (grad, weight), (next(outputs),), "convolution_backward"))
+        made.append(
+            Work(Kind.CONVOLUTION, direction, dims, (grad, weight), (next(outputs),), "convolution_backward")
+        )
     if mask[1]:
         made.append(
-            Work(Kind.CONVOLUTION, Direction.WEIGHT_GRADIENT, dims, (grad, x), (next(outputs),), "convolution_backward")
+            Work(
+                Kind.CONVOLUTION,
+                Direction.WEIGHT_GRADIENT,
+                dims,
+                (grad, x),
+                (next(outputs),),
+                "convolution_backward",
+            )
         )
     if mask[2]:
         rows = (float(grad.shape[1]), grad.numel() / max(grad.shape[1], 1))
@@ -164,16 +401,20 @@ def _over_the_batch(name: str, args: tuple[Any, ...]) -> bool:
     return bool(flags and flags[0]) or "with_update" in name
 
 
-def _normalised_length(name: str, args: tuple[Any, ...], x: Any, reads: list[Any], writes: list[Any]) -> float:
+def _normalised_length(
+    name: str, args: tuple[Any, ...], x: Any, reads: list[Any], writes: list[Any]
+) -> float:
     """Return over how many elements one mean is taken."""
     if "batch_norm" in name:
-        return x.numel() / max(x.shape[1] if x.dim() > 1 else 1, 1)
+        return float(x.numel() / max(x.shape[1] if x.dim() > 1 else 1, 1))
     if "layer_norm" in name or "rms_norm" in name:
-        shape = next((a for a in args if isinstance(a, (list, tuple)) and a and isinstance(a[0], int)), [x.shape[-1]])
+        shape = next(
+            (a for a in args if isinstance(a, (list, tuple)) and a and isinstance(a[0], int)), [x.shape[-1]]
+        )
         return float(math.prod(shape))
     if "group_norm" in name:
         numbers = [a for a in args if isinstance(a, int)]
-        return x.numel() / max(x.shape[0] * (numbers[3] if len(numbers) > 3 else 1), 1)
+        return float(x.numel() / max(x.shape[0] * (numbers[3] if len(numbers) > 3 else 1), 1))
     return _rows_and_columns(reads, writes)[1]
 
 
@@ -181,11 +422,21 @@ def _softmax(_name: str, args: tuple[Any, ...], reads: list[Any], writes: list[A
     x = args[0]
     dim = next((a for a in args[1:] if isinstance(a, int)), -1)
     columns = float(x.shape[dim]) if x.dim() else 1.0
-    return [Work(Kind.SOFTMAX, Direction.FORWARD, (x.numel() / max(columns, 1.0), columns), tuple(reads), tuple(writes))]
+    return [
+        Work(
+            Kind.SOFTMAX,
+            Direction.FORWARD,
+            (x.numel() / max(columns, 1.0), columns),
+            tuple(reads),
+            tuple(writes),
+        )
+    ]
 
 
 def _reduction(_name: str, _args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
-    return [Work(Kind.REDUCTION, Direction.FORWARD, _rows_and_columns(reads, writes), tuple(reads), tuple(writes))]
+    return [
+        Work(Kind.REDUCTION, Direction.FORWARD, _rows_and_columns(reads, writes), tuple(reads), tuple(writes))
+    ]
 
 
 def _gather(_name: str, args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
@@ -193,24 +444,42 @@ def _gather(_name: str, args: tuple[Any, ...], reads: list[Any], writes: list[An
     out = writes[0]
     width = float(out.shape[-1]) if out.dim() else 1.0
     others = tuple(t for t in reads if t is not args[0] and t.numel() <= out.numel())
-    return [Work(Kind.GATHER, Direction.FORWARD, (out.numel() / max(width, 1.0), width), (*others, out), tuple(writes))]
+    return [
+        Work(
+            Kind.GATHER,
+            Direction.FORWARD,
+            (out.numel() / max(width, 1.0), width),
+            (*others, out),
+            tuple(writes),
+        )
+    ]
 
 
-def _scatter(_name: str, args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
+def _scatter(_name: str, _args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
     out = writes[0] if writes else reads[0]
     source = max((t for t in reads if t is not out), key=lambda t: t.numel(), default=out)
     width = float(source.shape[-1]) if source.dim() else 1.0
-    return [Work(Kind.SCATTER, Direction.FORWARD, (source.numel() / max(width, 1.0), width), tuple(reads), tuple(writes))]
+    return [
+        Work(
+            Kind.SCATTER,
+            Direction.FORWARD,
+            (source.numel() / max(width, 1.0), width),
+            tuple(reads),
+            tuple(writes),
+        )
+    ]
 
 
 def _elements(kind: Kind) -> Callable[..., list[Work]]:
     def make(_name: str, _args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
-        return [Work(kind, Direction.FORWARD, (float(_numel([*reads, *writes])),), tuple(reads), tuple(writes))]
+        return [
+            Work(kind, Direction.FORWARD, (float(_numel([*reads, *writes])),), tuple(reads), tuple(writes))
+        ]
 
     return make
 
 
-def _maker(name: str, func: Any, pointwise: bool) -> tuple[Callable[..., list[Work]], bool]:
+def _maker(name: str, pointwise: bool) -> tuple[Callable[..., list[Work]], bool]:
     """Return the reader for an operator, and whether we know the operator."""
     families = (
         (_GEMMS, _gemm), (frozenset({"convolution"}), _convolution),
@@ -223,7 +492,11 @@ def _maker(name: str, func: Any, pointwise: bool) -> tuple[Callable[..., list[Wo
             return maker, True
     if any(part in name for part in _POOLING):
         return _elements(Kind.POOLING), True
-    if pointwise or name.rstrip("_") in _POINTWISE_UNTAGGED or name.startswith(("native_dropout", "bernoulli", "rand", "normal", "uniform", "exponential")):
+    if (
+        pointwise
+        or name.rstrip("_") in _POINTWISE_UNTAGGED
+        or name.startswith(("native_dropout", "bernoulli", "rand", "normal", "uniform", "exponential"))
+    ):
         return _elements(Kind.ELEMENTWISE), True
     if name.endswith("_backward") and ("loss" in name or "lu" in name):
         return _elements(Kind.ELEMENTWISE), True
@@ -232,23 +505,93 @@ def _maker(name: str, func: Any, pointwise: bool) -> tuple[Callable[..., list[Wo
 
 # Point-wise operators that torch does not tag as such.
 _POINTWISE_UNTAGGED = frozenset(
-    """gelu_backward silu_backward threshold_backward hardtanh_backward hardswish_backward hardsigmoid_backward
-    sigmoid_backward tanh_backward elu_backward leaky_relu_backward native_dropout_backward softplus_backward
-    log_sigmoid_backward mish_backward logit_backward prelu _prelu_kernel _prelu_kernel_backward masked_fill
-    where glu glu_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward
-    mse_loss_backward binary_cross_entropy_backward binary_cross_entropy_with_logits lerp addcmul addcdiv
-    _foreach_add _foreach_mul random clamp_max clamp_min clamp complex polar view_as rsub log_sigmoid_forward
-    rrelu_with_noise rrelu_with_noise_backward multinomial hardshrink_backward softshrink_backward
-    soft_margin_loss isin bucketize hardswish hardsigmoid hardtanh relu6 silu mish relu gelu elu selu celu
-    leaky_relu threshold softplus hardshrink softshrink sigmoid tanh dropout native_dropout add sub mul div""".split()
+    [
+        "gelu_backward",
+        "silu_backward",
+        "threshold_backward",
+        "hardtanh_backward",
+        "hardswish_backward",
+        "hardsigmoid_backward",
+        "sigmoid_backward",
+        "tanh_backward",
+        "elu_backward",
+        "leaky_relu_backward",
+        "native_dropout_backward",
+        "softplus_backward",
+        "log_sigmoid_backward",
+        "mish_backward",
+        "logit_backward",
+        "prelu",
+        "_prelu_kernel",
+        "_prelu_kernel_backward",
+        "masked_fill",
+        "where",
+        "glu",
+        "glu_backward",
+        "smooth_l1_loss",
+        "smooth_l1_loss_backward",
+        "huber_loss",
+        "huber_loss_backward",
+        "mse_loss_backward",
+        "binary_cross_entropy_backward",
+        "binary_cross_entropy_with_logits",
+        "lerp",
+        "addcmul",
+        "addcdiv",
+        "_foreach_add",
+        "_foreach_mul",
+        "random",
+        "clamp_max",
+        "clamp_min",
+        "clamp",
+        "complex",
+        "polar",
+        "view_as",
+        "rsub",
+        "log_sigmoid_forward",
+        "rrelu_with_noise",
+        "rrelu_with_noise_backward",
+        "multinomial",
+        "hardshrink_backward",
+        "softshrink_backward",
+        "soft_margin_loss",
+        "isin",
+        "bucketize",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "relu6",
+        "silu",
+        "mish",
+        "relu",
+        "gelu",
+        "elu",
+        "selu",
+        "celu",
+        "leaky_relu",
+        "threshold",
+        "softplus",
+        "hardshrink",
+        "softshrink",
+        "sigmoid",
+        "tanh",
+        "dropout",
+        "native_dropout",
+        "add",
+        "sub",
+        "mul",
+        "div",
+    ]
 )
 
 
-def work_of(func: Any, args: tuple[Any, ...], reads: list[Any], writes: list[Any], pointwise: bool) -> tuple[list[Work], bool]:
+def work_of(
+    func: Any, args: tuple[Any, ...], reads: list[Any], writes: list[Any], pointwise: bool
+) -> tuple[list[Work], bool]:
     """Return the kernels that a dispatcher call stands for, and whether we know the operator.
 
     An operator that we do not know is never dropped: it is costed as the memory traffic of its tensors.
     """
     name = base_name(func)
-    maker, known = _maker(name, func, pointwise)
+    maker, known = _maker(name, pointwise)
     return maker(name, args, reads, writes), known

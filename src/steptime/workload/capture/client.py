@@ -67,7 +67,9 @@ def _wait(child: subprocess.Popen[bytes], model: str, time_limit_s: float, memor
     while child.poll() is None:
         if time.monotonic() > deadline:
             child.kill()
-            raise CaptureError(f"{model} did not finish one step in {time_limit_s:.0f} s; raise --time-limit or look for a loop.")
+            raise CaptureError(
+                f"{model} did not finish one step in {time_limit_s:.0f} s; raise --time-limit or look for a loop."
+            )
         if _resident_bytes(child.pid) > memory_limit_bytes:
             child.kill()
             raise CaptureError(
@@ -112,7 +114,9 @@ def capture(
         _need_torch()
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = subprocess.Popen([sys.executable, *_WORKER, str(path)], stdin=subprocess.PIPE, stdout=out, stderr=err)
+            child = subprocess.Popen(
+                [sys.executable, *_WORKER, str(path)], stdin=subprocess.PIPE, stdout=out, stderr=err
+            )
             assert child.stdin is not None
             child.stdin.write(request.to_json().encode())
             child.stdin.close()
@@ -126,7 +130,9 @@ def _text(stream: IO[bytes]) -> str:
     return stream.read().decode(errors="replace")
 
 
-def capture_many(requests: Sequence[CaptureRequest], *, time_limit_s: float = 120.0) -> Iterator[tuple[CaptureRequest, Workload | str]]:
+def capture_many(
+    requests: Sequence[CaptureRequest], *, time_limit_s: float = 120.0
+) -> Iterator[tuple[CaptureRequest, Workload | str]]:
     """Capture many models with the imports paid once; yields each with its workload or why there is none."""
     missing = [r for r in requests if not cached_path(r).exists()]
     server = _start_server() if missing else None

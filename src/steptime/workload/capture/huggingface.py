@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from steptime.errors import InputError
+from steptime.errors import InputError, UnknownNameError
 from steptime.workload.capture.request import CaptureRequest
 from steptime.workload.capture.sources import Built, Inputs, default_loss, load_json
 from steptime.workload.capture.torchvision_schemas import declare_missing_operators
@@ -23,9 +23,12 @@ def read_config(name: str) -> dict[str, Any]:
         path = path / "config.json"
     if path.suffix == ".json":
         return load_json(path)
-    from steptime.workload.transformer import find_config
+    from steptime.workload.transformer import find_config, known_configs
 
-    return dict(find_config(name)[0])
+    found = find_config(name)
+    if found is None:
+        raise UnknownNameError("configuration", name, known_configs())
+    return dict(found[0])
 
 
 def _model_class(transformers: Any, config: Any, architectures: list[str]) -> Any:
@@ -64,7 +67,9 @@ def build_from_config(content: dict[str, Any], request: CaptureRequest) -> Built
     if hasattr(config, "use_cache"):
         config.use_cache = False
     text = getattr(config, "text_config", config)
-    seq_len = request.seq_len or min(DEFAULT_SEQ_LEN, getattr(text, "max_position_embeddings", None) or DEFAULT_SEQ_LEN)
+    seq_len = request.seq_len or min(
+        DEFAULT_SEQ_LEN, getattr(text, "max_position_embeddings", None) or DEFAULT_SEQ_LEN
+    )
     return Built(
         module=module, make_inputs=_inputs(module, config, request.task, seq_len), loss_of=default_loss,
         tokens_per_sample=0 if _takes_images(module) else seq_len,
@@ -91,12 +96,16 @@ def _inputs(module: Any, config: Any, task: str, seq_len: int) -> Any:
             given: dict[str, Any] = {"pixel_values": torch.empty(batch, config.num_channels, size, size)}
             return (), {**given, **({"labels": torch.empty(batch, dtype=torch.long)} if trains else {})}
         if getattr(module, "main_input_name", "") == "input_features":
-            given = {"input_features": torch.empty(batch, config.num_mel_bins, 2 * config.max_source_positions)}
+            given = {
+                "input_features": torch.empty(batch, config.num_mel_bins, 2 * config.max_source_positions)
+            }
             target = torch.empty(batch, config.max_target_positions, dtype=torch.long)
             return (), {**given, **({"labels": target} if trains else {"decoder_input_ids": target})}
         given = {"input_ids": tokens}
         if trains:
-            given["labels"] = tokens if "Sequence" not in type(module).__name__ else torch.empty(batch, dtype=torch.long)
+            given["labels"] = (
+                tokens if "Sequence" not in type(module).__name__ else torch.empty(batch, dtype=torch.long)
+            )
         elif getattr(config, "is_encoder_decoder", False):
             given["decoder_input_ids"] = tokens
         return (), given

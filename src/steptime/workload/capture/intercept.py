@@ -6,7 +6,7 @@ only make outputs of the right shape and record one operator each way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,15 +18,16 @@ from steptime.workload.operator import Direction, Kind
 Record = Callable[[Work, str], None]
 
 
-def _heads_last(batch: int, heads: int, seq: int, width: int, like: torch.Tensor) -> torch.Tensor:
+def _heads_last(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
     """Make what CUDA's kernels return: (batch, heads, seq, width) laid out as (batch, seq, heads, width)."""
+    batch, heads, seq, width = shape
     return like.new_empty(batch, seq, heads, width).transpose(1, 2)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: float, record: Record) -> torch.Tensor:  # type: ignore[override]
-        out = _heads_last(q.shape[0], q.shape[1], q.shape[2], v.shape[3], q)
+    def forward(ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: float, record: Record) -> torch.Tensor:
+        out = _heads_last((*q.shape[:3], v.shape[3]), q)
         logsumexp = q.new_empty(q.shape[0], q.shape[1], q.shape[2], dtype=torch.float32)
         ctx.dims = _attention_dims(q, k, v, causal)
         ctx.record = record
@@ -36,9 +37,9 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         q, k, v, bias, out, logsumexp = ctx.saved_tensors
-        grads = [_heads_last(*t.shape, like=t) for t in (q, k, v)]
+        grads = [_heads_last(t.shape, t) for t in (q, k, v)]
         needs_bias = bias is not None and ctx.needs_input_grad[3]
         grads.append(torch.empty_like(bias) if needs_bias else None)
         made = tuple(g for g in grads if g is not None)
@@ -71,7 +72,7 @@ def _halved(*tensors: Any) -> tuple[Any, ...]:
 
 class _Recurrent(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, record: Record, plan: tuple[Any, ...], x: Any, *tensors: Any) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, record: Record, plan: tuple[Any, ...], x: Any, *tensors: Any) -> Any:
         name, num_states, dims, out_shape, reserve = plan
         states, weights = tensors[:num_states], tensors[num_states:]
         out = x.new_empty(out_shape)
@@ -84,7 +85,7 @@ class _Recurrent(torch.autograd.Function):
         return out, *finals
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Any) -> Any:
         x, out, kept, *tensors = ctx.saved_tensors
         inputs = (x, *tensors)
         wanted = ctx.needs_input_grad[2:]
@@ -133,7 +134,7 @@ class InterceptMode(TorchFunctionMode):
         lead = q.shape[:-2]
         shaped = tuple(_four_dims(t) for t in (q, k, v))
         out = _Attention.apply(*shaped, attn_mask, float(causal), self.record)
-        return out.view(*lead, *out.shape[-2:]) if len(lead) != 2 else out  # type: ignore[no-any-return]
+        return out.view(*lead, *out.shape[-2:]) if len(lead) != 2 else out
 
     def _recurrent(self, name: str, x: Any, *rest: Any) -> Any:
         packed = isinstance(rest[0], torch.Tensor) and rest[0].dtype == torch.int64
@@ -143,7 +144,11 @@ class InterceptMode(TorchFunctionMode):
         layers, bidirectional = (rest[4], rest[7]) if packed else (rest[3], rest[6])
         batch_first = False if packed else bool(rest[7])
         states = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
-        steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1] if x.dim() > 2 else states[0].shape[1])
+        steps, batch = (
+            (x.shape[1], x.shape[0])
+            if batch_first
+            else (x.shape[0], x.shape[1] if x.dim() > 2 else states[0].shape[1])
+        )
         if packed:
             steps = x.shape[0] // max(states[0].shape[1], 1)
         x, *tensors = _halved(x, *states, *weights)

@@ -33,8 +33,15 @@ class CaptureRequest:
 
     def __post_init__(self) -> None:
         if not self.batches or len(self.batches) > 2 or any(b < 1 for b in self.batches):
-            raise InputError(f"A capture takes one or two batch sizes of at least 1, not {list(self.batches)}.")
-        if self.image_size < 0 or self.seq_len < 0 or self.lora_rank < 0 or any(d < 1 for d in self.input_shape):
+            raise InputError(
+                f"A capture takes one or two batch sizes of at least 1, not {list(self.batches)}."
+            )
+        if (
+            self.image_size < 0
+            or self.seq_len < 0
+            or self.lora_rank < 0
+            or any(d < 1 for d in self.input_shape)
+        ):
             raise InputError("Image size, sequence length, LoRA rank and input shape cannot be negative.")
 
     def to_json(self) -> str:

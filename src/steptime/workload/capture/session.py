@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from steptime.workload.capture.autocast import cuda_autocast
 from steptime.workload.capture.classify import NO_KERNEL, Work, base_name, work_of
 from steptime.workload.capture.intercept import InterceptMode
-from steptime.workload.operator import Kind, Phase
+from steptime.workload.operator import Phase
 from steptime.workload.trace import Event, Touch, Trace
 
 DTYPES = {
@@ -24,7 +24,9 @@ DTYPES = {
     torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8", torch.int8: "int8", torch.complex64: "fp32",
 }  # fmt: skip
 # In-place operators that overwrite their target without reading it.
-_OVERWRITES = frozenset("copy_ fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_".split())
+_OVERWRITES = frozenset(
+    ["copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"]
+)
 
 
 def dtype_of(tensors: tuple[Any, ...]) -> str:
@@ -38,7 +40,7 @@ def _distinct_bytes(t: torch.Tensor) -> int:
     elements = 1
     for size, stride in zip(t.shape, t.stride(), strict=True):
         elements *= size if stride != 0 else min(size, 1)
-    return elements * t.element_size()
+    return int(elements * t.element_size())
 
 
 class Recorder(TorchDispatchMode):
@@ -113,7 +115,9 @@ class Recorder(TorchDispatchMode):
         """Append one kernel to the trace."""
         reads = tuple(self._touch(t) for t in work.reads if t.numel())
         casts = name == "_to_copy" and any(t.storage in self._parameters for t in reads)
-        writes = tuple(self._touch(t, "weight_cast" if casts else "temporary") for t in work.writes if t.numel())
+        writes = tuple(
+            self._touch(t, "weight_cast" if casts else "temporary") for t in work.writes if t.numel()
+        )
         module = self._module_of(reads)
         for t in writes:
             self.trace.storages[t.storage].module = self.trace.storages[t.storage].module or module
@@ -188,13 +192,17 @@ def to_fake(module: torch.nn.Module, mode: FakeTensorMode) -> None:
         return made[id(t)]
 
     for part in module.modules():
-        for store in (part._parameters, part._buffers):
-            for name, t in store.items():
-                if t is not None:
-                    store[name] = fake(t)
-        for name, value in list(vars(part).items()):
-            if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-                object.__setattr__(part, name, fake(value))
+        _replace_tensors(part, fake)
+
+
+def _replace_tensors(part: torch.nn.Module, fake: Callable[[torch.Tensor], Any]) -> None:
+    """Replace one module's parameters, buffers and plain tensor attributes."""
+    stores: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
+    for store in stores:
+        store.update({name: fake(t) for name, t in store.items() if t is not None})
+    for name, value in list(vars(part).items()):
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+            object.__setattr__(part, name, fake(value))
 
 
 @contextmanager

@@ -44,11 +44,13 @@ def default_loss(output: Any) -> torch.Tensor:
     if hasattr(output, "loss") and isinstance(output.loss, torch.Tensor):
         return output.loss
     if isinstance(output, Mapping) and isinstance(output.get("loss"), torch.Tensor):
-        return output["loss"]  # type: ignore[no-any-return]
+        return output["loss"]
     leaves = [t for t in torch.utils._pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
     floats = [t for t in leaves if t.is_floating_point() and t.requires_grad]
     if not floats:
-        raise CaptureError("The model's output has no tensor that needs a gradient, so there is no loss to train.")
+        raise CaptureError(
+            "The model's output has no tensor that needs a gradient, so there is no loss to train."
+        )
     first = floats[0]
     if first.dim() == 2 and len(floats) == 1:
         return torch.nn.functional.cross_entropy(first, torch.empty(first.shape[0], dtype=torch.long))
@@ -72,7 +74,7 @@ def _timm(name: str, request: CaptureRequest) -> Built:
     timm = _import("timm", "timm")
     try:
         config = timm.get_pretrained_cfg(name, allow_unregistered=True)
-        known = timm.is_model(name.split(".")[0])
+        known = timm.is_model(name.split(".", maxsplit=1)[0])
     except RuntimeError:
         known, config = False, None
     if not known:

@@ -25,7 +25,7 @@ def declare_missing_operators() -> None:
         return
     spec = importlib.util.find_spec("torchvision")
     assert spec is not None and spec.submodule_search_locations
-    if _extension_loads(list(spec.submodule_search_locations)[0]):
+    if _extension_loads(next(iter(spec.submodule_search_locations))):
         return
     _library = torch.library.Library("torchvision", "DEF")
     for schema in _SCHEMAS.values():

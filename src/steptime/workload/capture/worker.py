@@ -1,7 +1,7 @@
 """The child process of a capture: user code may hang, abort or eat memory, and only takes this with it.
 
-    python -m steptime.workload.capture.worker OUTPUT     one request from standard input
-    python -m steptime.workload.capture.worker --serve    many, one JSON line each, forked after the imports
+python -m steptime.workload.capture.worker OUTPUT     one request from standard input
+python -m steptime.workload.capture.worker --serve    many, one JSON line each, forked after the imports
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def capture_here(request: CaptureRequest) -> Workload:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     _prepare(built.module, request)
     to_fake(built.module, mode)
-    autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16, "fp8": torch.bfloat16}.get(request.precision)
+    autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16, "fp8": torch.bfloat16}.get(
+        request.precision
+    )
     unknown: set[str] = set()
     notes: set[str] = set()
 
@@ -118,9 +120,11 @@ def explain_failure(error: BaseException, model: str) -> StepTimeError:
         return error
     name, text = type(error).__name__, " ".join(str(error).split())[:300]
     where = _where_in_user_code(error)
-    if name in {"DataDependentOutputException", "GuardOnDataDependentSymNode", "DynamicOutputShapeException"} or (
-        "Local scalar" in text or "data-dependent" in text.lower()
-    ):
+    if name in {
+        "DataDependentOutputException",
+        "GuardOnDataDependentSymNode",
+        "DynamicOutputShapeException",
+    } or ("Local scalar" in text or "data-dependent" in text.lower()):
         return CaptureError(
             f"{model} branches on the values of its tensors{where}: without data they are not known. "
             "Replace the branch by a fixed one for the capture (for example an argument or an attribute that skips it)."
@@ -136,7 +140,7 @@ def run(request: CaptureRequest, output: Path) -> int:
     logging.disable(logging.WARNING)
     try:
         save(capture_here(request), output)
-    except Exception as error:  # noqa: BLE001  # whatever user code raises becomes one sentence
+    except Exception as error:  # whatever user code raises becomes one sentence
         told = explain_failure(error, request.model)
         kind = "InputError" if isinstance(told, InputError) else "CaptureError"
         print(json.dumps({"error": kind, "message": str(told)}), flush=True)  # noqa: T201  # the parent reads it
@@ -159,7 +163,7 @@ def _serve() -> None:
         except ImportError:
             continue
     import torch._dynamo
-    import torch.nn.attention  # noqa: F401  # what the first capture would import
+    import torch.nn.attention  # what the first capture would import
 
     for line in sys.stdin:
         job = json.loads(line)

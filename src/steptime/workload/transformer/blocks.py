@@ -26,7 +26,9 @@ class Shape:
         return self.tokens + self.cached
 
 
-def project(tape: Tape, x: Tensor, n_out: int, n_in: int, shape: Shape, *, bias: bool, adapted: bool = False) -> Tensor:
+def project(
+    tape: Tape, x: Tensor, n_out: int, n_in: int, shape: Shape, *, bias: bool, adapted: bool = False
+) -> Tensor:
     """A linear layer; with a low-rank adapter beside it where the recipe trains one."""
     base = ops.linear(
         tape, x, tape.weight(n_out, n_in, trainable=shape.trains_base),

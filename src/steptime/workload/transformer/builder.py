@@ -60,14 +60,20 @@ def build_transformer(
             "install steptime[torch] and give hf/PATH to capture it."
         )
     if checkpointing != "none":
-        raise InputError("Activation checkpointing of a configuration is captured through torch: install steptime[torch].")
+        raise InputError(
+            "Activation checkpointing of a configuration is captured through torch: install steptime[torch]."
+        )
     limit = int(field(config, "max_position_embeddings", "n_positions", default=1 << 20))
     tokens = 1 if task == "decode" else seq_len or min(DEFAULT_SEQ_LEN, limit)
-    if config.get("model_type") in {"bert", "roberta", "gpt2", "opt", "distilbert"} and tokens + context_len > limit:
+    if (
+        config.get("model_type") in {"bert", "roberta", "gpt2", "opt", "distilbert"}
+        and tokens + context_len > limit
+    ):
         raise InputError(f"This model has {limit} positions; {tokens + context_len} tokens do not fit.")
     if task == "decode" and context_len < 1:
         raise InputError("Decoding needs --context-len: how many tokens are in the cache.")
-    traces, parameters = [], []
+    traces: list[Trace] = []
+    parameters: list[ParameterGroup] = []
     for batch in _BATCHES:
         shape = Shape(batch=batch, tokens=tokens, cached=context_len if task == "decode" else 0, attention=attention,
                       lora_rank=lora_rank, trains_base=not lora_rank)  # fmt: skip
@@ -81,7 +87,9 @@ def build_transformer(
     return replace(workload, precision=precision)
 
 
-def _trace(config: Config, shape: Shape, *, trains: bool, precision: str) -> tuple[Trace, list[ParameterGroup]]:
+def _trace(
+    config: Config, shape: Shape, *, trains: bool, precision: str
+) -> tuple[Trace, list[ParameterGroup]]:
     half = precision.removeprefix("amp-") if precision.startswith("amp-") else None
     dtype = precision if precision in {"fp16", "bf16"} else "fp32"
     tape = Tape(half=half, dtype=dtype, trains=trains)
@@ -98,11 +106,19 @@ def kv_cache_bytes(config: Config, tokens: int, *, element_bytes: float = 2) -> 
     """
     d = decoder_fields(config, gated=True, act="silu", tied=False)
     if config.get("kv_lora_rank"):
-        return float(d.layers * (int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"])) * tokens * element_bytes)
+        return float(
+            d.layers
+            * (int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"]))
+            * tokens
+            * element_bytes
+        )
     window, every = config.get("sliding_window"), config.get("sliding_window_pattern")
     kept = 0
     for layer in range(d.layers):
-        local = window and config.get("use_sliding_window", True) and (every is None or (layer + 1) % int(every) != 0)
+        local = (
+            window
+            and config.get("use_sliding_window", True)
+            and (every is None or (layer + 1) % int(every) != 0)
+        )
         kept += min(tokens, int(window)) if local and window is not None else tokens
     return float(2 * d.kv_heads * d.head_dim * kept * element_bytes)
-

@@ -18,7 +18,9 @@ Config = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def _bundled() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    text = resources.files("steptime").joinpath("data", "captured", "configs.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("steptime").joinpath("data", "captured", "configs.json").read_text(encoding="utf-8")
+    )
     content = json.loads(text)
     names = {_plain(n): n for n in content["configs"]}
     for name, config in content["configs"].items():

@@ -43,7 +43,9 @@ def mixture(tape: Tape, x: Tensor, hidden: int, shape: Shape, e: Experts) -> Ten
     routed = _rows(tape, x, visits, hidden)
     inner = _grouped(tape, routed, e, e.inner, hidden, shape)
     if e.gated:
-        inner = ops.mul(tape, ops.activation(tape, inner, e.act), _grouped(tape, routed, e, e.inner, hidden, shape))
+        inner = ops.mul(
+            tape, ops.activation(tape, inner, e.act), _grouped(tape, routed, e, e.inner, hidden, shape)
+        )
     else:
         inner = ops.activation(tape, inner, e.act)
     out = _grouped(tape, inner, e, hidden, e.inner, shape)
@@ -74,7 +76,14 @@ def _grouped(tape: Tape, x: Tensor, e: Experts, n_out: int, n_in: int, shape: Sh
         size = grad.numel * BYTES[grad.dtype]
         if needs[0]:
             dx = tape.make(x.shape, grad.dtype)
-            tape.record(Kind.GEMM, "_grouped_mm", (active, share, n_in, n_out), (grad, weight), (dx,), read_bytes=(size, read))
+            tape.record(
+                Kind.GEMM,
+                "_grouped_mm",
+                (active, share, n_in, n_out),
+                (grad, weight),
+                (dx,),
+                read_bytes=(size, read),
+            )
         if needs[1]:
             dw = tape.make(weight.shape, grad.dtype)
             tape.record(Kind.GEMM, "_grouped_mm", (active, n_out, n_in, share), (grad, x), (dw,))

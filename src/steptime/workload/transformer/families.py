@@ -44,9 +44,23 @@ def bert(tape: Tape, config: Config, shape: Shape) -> None:
     table = tape.weight(d.vocabulary, d.hidden, trainable=shape.trains_base)
     x = ops.embedding(tape, ids, table)
     if config["model_type"] != "distilbert":
-        x = ops.add(tape, x, ops.embedding(tape, _tokens(tape, shape), tape.weight(int(field(config, "type_vocab_size", default=2)), d.hidden, trainable=shape.trains_base)))
+        x = ops.add(
+            tape,
+            x,
+            ops.embedding(
+                tape,
+                _tokens(tape, shape),
+                tape.weight(
+                    int(field(config, "type_vocab_size", default=2)), d.hidden, trainable=shape.trains_base
+                ),
+            ),
+        )
     positions = tape.make((1, shape.tokens), "int")
-    x = ops.add(tape, x, ops.embedding(tape, positions, tape.weight(d.positions, d.hidden, trainable=shape.trains_base)))
+    x = ops.add(
+        tape,
+        x,
+        ops.embedding(tape, positions, tape.weight(d.positions, d.hidden, trainable=shape.trains_base)),
+    )
     x = ops.dropout(tape, norm(tape, x, d.hidden, shape, kind="layer"), rate)
     for i in range(d.layers):
         tape.module = f"encoder.layer.{i}"
@@ -62,14 +76,18 @@ def bert(tape: Tape, config: Config, shape: Shape) -> None:
     _finish(tape, ops.linear(tape, x, table, bias), ids, upcast=False)
 
 
-def _bert_layer(tape: Tape, x: Tensor, d: Decoder, shape: Shape, rate: float, attention_rate: float) -> Tensor:
+def _bert_layer(
+    tape: Tape, x: Tensor, d: Decoder, shape: Shape, rate: float, attention_rate: float
+) -> Tensor:
     q, k, v = (project(tape, x, d.hidden, d.hidden, shape, bias=True, adapted=i != 1) for i in range(3))
     a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.heads, width=d.head_dim, width_v=d.head_dim,
                causal=0, rate=attention_rate)  # fmt: skip
     del q, k, v
     a = ops.dropout(tape, project(tape, a, d.hidden, d.hidden, shape, bias=True), rate)
     x = norm(tape, ops.add(tape, a, x), d.hidden, shape, kind="layer")
-    f = ops.dropout(tape, feed_forward(tape, x, d.hidden, d.inner, shape, act=d.act, gated=False, bias=True), rate)
+    f = ops.dropout(
+        tape, feed_forward(tape, x, d.hidden, d.inner, shape, act=d.act, gated=False, bias=True), rate
+    )
     return norm(tape, ops.add(tape, f, x), d.hidden, shape, kind="layer")
 
 
@@ -97,12 +115,16 @@ def gpt2(tape: Tape, config: Config, shape: Shape) -> None:
     _finish(tape, ops.linear(tape, x, table), ids)
 
 
-def _gpt2_layer(tape: Tape, x: Tensor, d: Decoder, shape: Shape, *, opt: bool, rate: float, attention_rate: float) -> Tensor:
+def _gpt2_layer(
+    tape: Tape, x: Tensor, d: Decoder, shape: Shape, *, opt: bool, rate: float, attention_rate: float
+) -> Tensor:
     h = norm(tape, x, d.hidden, shape, kind="layer")
     if opt:
         q, k, v = (project(tape, h, d.hidden, d.hidden, shape, bias=True, adapted=i != 1) for i in range(3))
     else:
-        q, k, v = ops.split(tape, project(tape, h, 3 * d.hidden, d.hidden, shape, bias=True, adapted=True), [d.hidden] * 3)
+        q, k, v = ops.split(
+            tape, project(tape, h, 3 * d.hidden, d.hidden, shape, bias=True, adapted=True), [d.hidden] * 3
+        )
     a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.heads, width=d.head_dim, width_v=d.head_dim,
                causal=1, rate=attention_rate, clamped=opt)  # fmt: skip
     del q, k, v, h
@@ -138,12 +160,18 @@ def _llama_layer(
 ) -> Tensor:
     h = norm(tape, x, d.hidden, shape, kind="rms")
     latent = config.get("kv_lora_rank")
-    a = _latent_attention(tape, h, d, config, shape, rope) if latent else _grouped_attention(tape, h, d, config, shape, index, rope)
+    a = (
+        _latent_attention(tape, h, d, config, shape, rope)
+        if latent
+        else _grouped_attention(tape, h, d, config, shape, index, rope)
+    )
     x = ops.add(tape, x, a)
     h = norm(tape, x, d.hidden, shape, kind="rms")
     experts = experts_of(config, index)
     if experts is None:
-        f = feed_forward(tape, h, d.hidden, d.inner, shape, act=d.act, gated=True, bias=bool(config.get("mlp_bias", False)))
+        f = feed_forward(
+            tape, h, d.hidden, d.inner, shape, act=d.act, gated=True, bias=bool(config.get("mlp_bias", False))
+        )
     else:
         f = mixture(tape, h, d.hidden, shape, experts)
     return ops.add(tape, x, f)
@@ -164,18 +192,32 @@ def _grouped_attention(
     a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.kv_heads, width=d.head_dim, width_v=d.head_dim,
                causal=window_of(config, index, shape) if shape.tokens > 1 else 0)  # fmt: skip
     del q, k, v
-    return project(tape, a, d.hidden, sizes[0], shape, bias=bias and str(config["model_type"]) not in _QKV_BIAS, adapted=True)
+    return project(
+        tape,
+        a,
+        d.hidden,
+        sizes[0],
+        shape,
+        bias=bias and str(config["model_type"]) not in _QKV_BIAS,
+        adapted=True,
+    )
 
 
 def window_of(config: Config, index: int, shape: Shape) -> float:
     """Return 1 for a causal layer, or the number of keys that a layer with a sliding window sees."""
     window = config.get("sliding_window")
     every = config.get("sliding_window_pattern")
-    local = bool(window) and config.get("use_sliding_window", True) and (every is None or (index + 1) % int(every) != 0)
+    local = (
+        bool(window)
+        and config.get("use_sliding_window", True)
+        and (every is None or (index + 1) % int(every) != 0)
+    )
     return float(window) if local and window is not None and int(window) < shape.keys else 1.0
 
 
-def _latent_attention(tape: Tape, h: Tensor, d: Decoder, config: Config, shape: Shape, rope: tuple[Tensor, Tensor]) -> Tensor:
+def _latent_attention(
+    tape: Tape, h: Tensor, d: Decoder, config: Config, shape: Shape, rope: tuple[Tensor, Tensor]
+) -> Tensor:
     """Multi-head latent attention of DeepSeek-V2 and V3."""
     nope, turned = int(config["qk_nope_head_dim"]), int(config["qk_rope_head_dim"])
     width_v, latent = int(config["v_head_dim"]), int(config["kv_lora_rank"])
@@ -188,7 +230,14 @@ def _latent_attention(tape: Tape, h: Tensor, d: Decoder, config: Config, shape: 
         q = project(tape, h, d.heads * width, d.hidden, shape, bias=False, adapted=True)
     compressed = project(tape, h, latent + turned, d.hidden, shape, bias=False)
     c_kv, k_rope = ops.split(tape, compressed, [latent, turned])
-    kv = project(tape, norm(tape, c_kv, latent, shape, kind="rms"), d.heads * (nope + width_v), latent, shape, bias=False)
+    kv = project(
+        tape,
+        norm(tape, c_kv, latent, shape, kind="rms"),
+        d.heads * (nope + width_v),
+        latent,
+        shape,
+        bias=False,
+    )
     q_pass, q_rope = ops.split(tape, q, [d.heads * nope, d.heads * turned])
     k_pass, v = ops.split(tape, kv, [d.heads * nope, d.heads * width_v])
     q_rope, k_rope = rotary(tape, q_rope, *rope), rotary(tape, k_rope, *rope)
@@ -221,7 +270,9 @@ def experts_of(config: Config, index: int) -> Experts | None:
     if not number or index < int(config.get("first_k_dense_replace", 0)):
         return None
     inner = int(field(config, "moe_intermediate_size", "intermediate_size"))
-    shared = int(config.get("n_shared_experts") or 0) * inner or int(config.get("shared_expert_intermediate_size") or 0)
+    shared = int(config.get("n_shared_experts") or 0) * inner or int(
+        config.get("shared_expert_intermediate_size") or 0
+    )
     return Experts(
         number=int(number), per_token=int(field(config, "num_experts_per_tok")), inner=inner, shared_inner=shared,
         act=str(config.get("hidden_act", "silu")),
@@ -258,12 +309,16 @@ def _t5_layer(tape: Tape, x: Tensor, d: Decoder, config: Config, shape: Shape, i
               memory: Tensor | None, causal: float) -> Tensor:  # fmt: skip
     rate = _rate(config, "dropout_rate", default=0.1)
     if index == 0:
-        tape.weight(int(config.get("relative_attention_num_buckets", 32)), d.heads, trainable=shape.trains_base)
+        tape.weight(
+            int(config.get("relative_attention_num_buckets", 32)), d.heads, trainable=shape.trains_base
+        )
     for source, mask in ((None, causal), (memory, 0.0)) if memory is not None else ((None, causal),):
         h = norm(tape, x, d.hidden, shape, kind="rms")
         inner = d.heads * d_kv
         q = project(tape, h, inner, d.hidden, shape, bias=False, adapted=True)
-        k, v = (project(tape, source or h, inner, d.hidden, shape, bias=False, adapted=i == 1) for i in range(2))
+        k, v = (
+            project(tape, source or h, inner, d.hidden, shape, bias=False, adapted=i == 1) for i in range(2)
+        )
         a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.heads, width=d_kv, width_v=d_kv, causal=mask,
                    rate=rate, bias=True)  # fmt: skip
         del q, k, v, h
@@ -271,9 +326,24 @@ def _t5_layer(tape: Tape, x: Tensor, d: Decoder, config: Config, shape: Shape, i
     h = norm(tape, x, d.hidden, shape, kind="rms")
     every = int(config.get("decoder_sparse_step" if memory is not None else "encoder_sparse_step") or 0)
     if config.get("num_experts") and every and index % every == (1 if every > 1 else 0):
-        f = mixture(tape, h, d.hidden, shape, Experts(number=int(config["num_experts"]), per_token=1, inner=d.inner, capacity=int(config.get("expert_capacity") or 0), gated=False, act="relu"))
+        f = mixture(
+            tape,
+            h,
+            d.hidden,
+            shape,
+            Experts(
+                number=int(config["num_experts"]),
+                per_token=1,
+                inner=d.inner,
+                capacity=int(config.get("expert_capacity") or 0),
+                gated=False,
+                act="relu",
+            ),
+        )
     else:
-        f = feed_forward(tape, h, d.hidden, d.inner, shape, act="gelu_new" if gated else "relu", gated=gated, bias=False)
+        f = feed_forward(
+            tape, h, d.hidden, d.inner, shape, act="gelu_new" if gated else "relu", gated=gated, bias=False
+        )
     return ops.add(tape, x, ops.dropout(tape, f, rate))
 
 
@@ -289,4 +359,3 @@ FAMILIES: Mapping[str, Build] = {
 def uses_experts(config: Config) -> bool:
     """Tell whether a configuration has experts."""
     return any(config.get(n) for n in ("num_local_experts", "n_routed_experts", "num_experts"))
-

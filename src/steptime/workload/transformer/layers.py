@@ -68,8 +68,12 @@ def pointwise(tape: Tape, name: str, inputs: Sequence[Tensor], *, saves: Sequenc
 
     ``saves`` are the inputs that the backward needs; without any, gradients pass through unchanged.
     """
-    shape = max((t.shape for t in inputs), key=lambda s: _numel(s))
-    widest = "fp32" if any(t.dtype == "fp32" and not t.parameter and t.numel > 1 for t in inputs) else inputs[0].dtype
+    shape = max((t.shape for t in inputs), key=_numel)
+    widest = (
+        "fp32"
+        if any(t.dtype == "fp32" and not t.parameter and t.numel > 1 for t in inputs)
+        else inputs[0].dtype
+    )
     out = tape.make(shape, dtype or widest)
     tape.record(kind, name, (out.numel,), inputs, (out,))
     kept = tuple(inputs[i] for i in saves) + ((out,) if save_output else ())
@@ -97,7 +101,9 @@ def _numel(shape: Sequence[int]) -> int:
     return total
 
 
-def _gradient(tape: Tape, name: str, grad: Tensor, kept: Sequence[Tensor], shape: Sequence[int], dtype: str) -> Tensor:
+def _gradient(
+    tape: Tape, name: str, grad: Tensor, kept: Sequence[Tensor], shape: Sequence[int], dtype: str
+) -> Tensor:
     """One element-wise kernel, and a sum where the input was broadcast."""
     whole = tape.make(grad.shape, dtype)
     tape.record(Kind.ELEMENTWISE, f"{name}_backward", (grad.numel,), (grad, *kept), (whole,))
@@ -116,7 +122,9 @@ def add(tape: Tape, a: Tensor, b: Tensor) -> Tensor:
 def mul(tape: Tape, a: Tensor, b: Tensor) -> Tensor:
     """Multiply element by element; both are kept."""
     saves = [i for i, t in enumerate((b, a)) if t.needs_grad]
-    return pointwise(tape, "mul", (a, b), saves=[1 - i for i in saves] if len(saves) == 1 else (0, 1) if saves else ())
+    return pointwise(
+        tape, "mul", (a, b), saves=[1 - i for i in saves] if len(saves) == 1 else (0, 1) if saves else ()
+    )
 
 
 def scale(tape: Tape, x: Tensor, name: str = "mul") -> Tensor:
@@ -133,7 +141,7 @@ def activation(tape: Tape, x: Tensor, name: str) -> Tensor:
         return mul(tape, scale(tape, x), scale(tape, squashed, "add"))
     if name == "relu":
         return pointwise(tape, "relu", (x,), save_output=True)
-    return pointwise(tape, name.split("_")[0], (x,), saves=(0,))
+    return pointwise(tape, name.split("_", maxsplit=1)[0], (x,), saves=(0,))
 
 
 def dropout(tape: Tape, x: Tensor, rate: float) -> Tensor:
@@ -206,7 +214,9 @@ def softmax(tape: Tape, x: Tensor, columns: int, name: str = "_softmax") -> Tens
 
     def backward(grad: Tensor) -> Sequence[Tensor]:
         back = tape.make(grad.shape, grad.dtype)
-        tape.record(Kind.SOFTMAX, f"{name}_backward_data", (grad.numel / columns, columns), (grad, out), (back,))
+        tape.record(
+            Kind.SOFTMAX, f"{name}_backward_data", (grad.numel / columns, columns), (grad, out), (back,)
+        )
         return (back,)
 
     return tape.attach(out, (x,), backward)
@@ -240,7 +250,14 @@ def attention(tape: Tape, q: Tensor, k: Tensor, v: Tensor, dims: Sequence[float]
 
     def backward(grad: Tensor) -> Sequence[Tensor]:
         made = tuple(tape.make(t.shape, t.dtype) for t in (q, k, v))
-        tape.record(Kind.ATTENTION, f"{name}_backward", dims, (grad, q, k, v, out, logsumexp), made, Direction.BACKWARD)
+        tape.record(
+            Kind.ATTENTION,
+            f"{name}_backward",
+            dims,
+            (grad, q, k, v, out, logsumexp),
+            made,
+            Direction.BACKWARD,
+        )
         return made
 
     return tape.attach(out, (q, k, v), backward)

@@ -85,7 +85,9 @@ class Tape:
 
     # ---- tensors
 
-    def make(self, shape: Sequence[int], dtype: str, role: str = "temporary", *, before: bool = False) -> Tensor:
+    def make(
+        self, shape: Sequence[int], dtype: str, role: str = "temporary", *, before: bool = False
+    ) -> Tensor:
         """Return a new tensor."""
         return Tensor(shape, dtype, _Memory(self, math.prod(shape) * BYTES[dtype], role, before=before))
 
