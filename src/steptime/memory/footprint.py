@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.hardware import Accelerator
 from steptime.memory.allocator import CachingAllocator
 from steptime.memory.facts import load_memory_facts
 from steptime.memory.live import live_bytes
@@ -20,6 +19,18 @@ from steptime.workload.recipe import Recipe
 from steptime.workload.table import Workload
 
 _ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp64": 8, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+
+
+class Machine(Protocol):
+    """What memory asks of an accelerator."""
+
+    @property
+    def compute_capability(self) -> str:
+        """Version of the chip, which libraries size their workspaces by."""
+
+    @property
+    def usable_memory_bytes(self) -> float:
+        """What a process can use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +100,7 @@ def _step(workload: Workload, recipe: Recipe) -> _Step:
     )  # fmt: skip
 
 
-def _workspaces(workload: Workload, recipe: Recipe, accelerator: Accelerator) -> NDArray[np.float64]:
+def _workspaces(workload: Workload, recipe: Recipe, accelerator: Machine) -> NDArray[np.float64]:
     """Return the scratch memory of each position's operator."""
     rows = workload.operators.at(recipe.batch)
     needed = np.zeros(len(rows))
@@ -105,7 +116,7 @@ def _workspaces(workload: Workload, recipe: Recipe, accelerator: Accelerator) ->
     return needed[workload.sequence]
 
 
-def memory_of(workload: Workload, recipe: Recipe, accelerator: Accelerator) -> MemoryPrediction:
+def memory_of(workload: Workload, recipe: Recipe, accelerator: Machine) -> MemoryPrediction:
     """Predict the memory of a workload under a recipe.
 
     Parameters
@@ -113,7 +124,7 @@ def memory_of(workload: Workload, recipe: Recipe, accelerator: Accelerator) -> M
     workload : Workload
         In the precision of the recipe.
     recipe : Recipe
-    accelerator : Accelerator
+    accelerator : Machine
     """
     step, facts = _step(workload, recipe), load_memory_facts()
     scratch = _workspaces(workload, recipe, accelerator)
@@ -235,7 +246,7 @@ def _replay(
 
 
 def largest_batch_that_fits(
-    workload: Workload, recipe: Recipe, accelerator: Accelerator, *, limit: int = 2**20
+    workload: Workload, recipe: Recipe, accelerator: Machine, *, limit: int = 2**20
 ) -> int:
     """Return the largest batch whose reserved memory fits, 0 when not even one sample does.
 
@@ -244,7 +255,7 @@ def largest_batch_that_fits(
     workload : Workload
     recipe : Recipe
         Its batch is ignored.
-    accelerator : Accelerator
+    accelerator : Machine
     limit : int
         Where to stop looking.
     """
