@@ -8,9 +8,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-# Source: constants of the file named above.
+# Source: c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize
 _ROUNDING = 512
+# Source: c10/cuda/CUDACachingAllocator.cpp, kSmallSize and kSmallBuffer
 _SMALL_LIMIT, _SMALL_SEGMENT = 2**20, 2 * 2**20
+# Source: c10/cuda/CUDACachingAllocator.cpp, kMinLargeAlloc, kLargeBuffer and kRoundLarge
 _LARGE_LIMIT, _LARGE_SEGMENT, _SEGMENT_ROUNDING = 10 * 2**20, 20 * 2**20, 2 * 2**20
 
 

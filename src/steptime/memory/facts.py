@@ -33,6 +33,9 @@ def _by_major(table: Mapping[str, float], compute_capability: str) -> float:
     return table.get(compute_capability.split(".", maxsplit=1)[0], table["default"])
 
 
+_MIB = 2.0**20  # definition of the unit
+
+
 @lru_cache(maxsize=1)
 def load_memory_facts() -> MemoryFacts:
     """Return the facts of ``data/published/memory.toml``."""
@@ -40,7 +43,7 @@ def load_memory_facts() -> MemoryFacts:
         resources.files("steptime").joinpath("data", "published", "memory.toml").read_text(encoding="utf-8")
     )
     t = tomllib.loads(text)
-    mib = 2.0**20
+    mib = _MIB
     return MemoryFacts(
         contexts_bytes={k: v * mib for k, v in t["context_mib"].items()},
         devices_reserved_bytes={k: v * mib for k, v in t["device_reserved_mib"].items()},

@@ -154,6 +154,8 @@ def _multiplies(workload: Workload) -> bool:
     return bool((workload.operators.kind == Kind.GEMM).any())
 
 
+_TOP_MODULES = 10  # by definition of the report: as many as a person reads
+_LARGEST_BATCH = 2**20  # by definition: where the search gives up
 _OUTLIVE = ("parameter", "buffer", "input", "gradient")
 
 
@@ -177,7 +179,7 @@ def _parts(step: _Step, at: int, *, updating: bool) -> tuple[dict[str, float], d
     saved = alive & (step.role == "activation")
     names, inverse = np.unique(step.module[saved], return_inverse=True)
     sums = np.bincount(inverse, weights=step.size_bytes[saved], minlength=len(names))
-    order = np.argsort(-sums)[:10]
+    order = np.argsort(-sums)[:_TOP_MODULES]
     return parts, {str(names[i]): float(sums[i]) for i in order}
 
 
@@ -246,7 +248,7 @@ def _replay(
 
 
 def largest_batch_that_fits(
-    workload: Workload, recipe: Recipe, accelerator: Machine, *, limit: int = 2**20
+    workload: Workload, recipe: Recipe, accelerator: Machine, *, limit: int = _LARGEST_BATCH
 ) -> int:
     """Return the largest batch whose reserved memory fits, 0 when not even one sample does.
 

@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from steptime.workload.capture.autocast import cuda_autocast
-from steptime.workload.capture.classify import NO_KERNEL, Work, base_name, work_of
+from steptime.workload.capture.classify import Work, base_name, work_of
 from steptime.workload.capture.intercept import InterceptMode
+from steptime.workload.capture.operator_names import NO_KERNEL
 from steptime.workload.operator import Phase
 from steptime.workload.trace import Event, Touch, Trace
 
