@@ -70,9 +70,27 @@ def all_names() -> dict[str, tuple[list[str], str]]:
     uses = [u for p in files for u in names_of_code(p.read_text(encoding="utf-8"), _dotted(p))]
     uses += [u for p in sorted(DATA.rglob("*.csv")) for u in names_of_table(p)]
     for name, where, said in uses:
+        if not _is_vocabulary(name, where):
+            continue
         places, before = found.get(name, ([], ""))
         found[name] = ([*places, where], before or said)
     return found
+
+
+# Rooms whose every name is a quantity or a word of the model; elsewhere only names with a unit must be known:
+# options explain themselves in --help, columns of others' tables in their README.
+_VOCABULARY = (
+    "kernels.",
+    "memory.",
+    "workload.operator",
+    "workload.table",
+    "workload.recipe",
+    "prediction.prediction",
+)
+
+
+def _is_vocabulary(name: str, where: str) -> bool:
+    return where.startswith(_VOCABULARY) or unit_of_name(name) is not None
 
 
 def _dotted(path: Path) -> str:

@@ -5,7 +5,7 @@ from steptime.kernels.convolution import convolution_flops, convolution_time_s
 from steptime.kernels.gemm import gemm_flops, gemm_time_s
 from steptime.kernels.gemm_clock import burst_clock_ratio, sustained_clock_ratio
 from steptime.kernels.host import finish_time_s, issue_time_s
-from steptime.kernels.memory_bound import memory_bound_time_s, softmax_traffic_ratio
+from steptime.kernels.memory_bound import kernel_time_s, memory_bound_time_s
 from steptime.kernels.recurrent import recurrent_time_s
 from steptime.kernels.roofline import roofline_time_s
 
@@ -18,9 +18,9 @@ __all__ = [
     "gemm_flops",
     "gemm_time_s",
     "issue_time_s",
+    "kernel_time_s",
     "memory_bound_time_s",
     "recurrent_time_s",
     "roofline_time_s",
-    "softmax_traffic_ratio",
     "sustained_clock_ratio",
 ]

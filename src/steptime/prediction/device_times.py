@@ -104,10 +104,10 @@ def device_times(
 
 
 def _blocks(operators: Operators) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
-    """Yield the rows of each kind and dtype; batch norms apart from norms along rows."""
-    apart = np.char.find(operators.name, "batch_norm") >= 0
+    """Yield the rows of each kind and dtype; batch norms apart from norms along rows, forward from backward."""
+    apart = np.where(np.char.find(operators.name, "batch_norm") >= 0, "batch", operators.direction)
     keys = zip(operators.kind.tolist(), operators.dtype.tolist(), apart.tolist(), strict=True)
-    numbers: dict[tuple[str, str, bool], list[int]] = {}
+    numbers: dict[tuple[str, str, str], list[int]] = {}
     for row, key in enumerate(keys):
         numbers.setdefault(key, []).append(row)
     for (kind, dtype, _), chosen in sorted(numbers.items()):

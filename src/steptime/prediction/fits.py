@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from steptime.errors import CatalogueError
 from steptime.hardware import Accelerator, similarity
+from steptime.units import parse
 
 SCHEMA = "steptime.fitted/1"
 # When nothing was fitted in a dtype, the nearest one in how the units compute.
@@ -104,14 +106,18 @@ def choose(
     )
 
 
+@lru_cache(maxsize=1)
+def _host_shelf() -> dict[str, dict[str, str]]:
+    text = resources.files("steptime").joinpath("data", "published", "host.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
 def choose_host(mode: str) -> dict[str, float]:
     """Return the host's costs of one operator in an execution mode."""
-    for fitted in load_fits().get("host", []):
-        if fitted["dtype"] == mode:
-            return dict(fitted["values"])
-    raise CatalogueError(
-        f"The host's costs in {mode} mode are not on the shelf; run 'steptime calibrate host'."
-    )
+    costs = _host_shelf()[mode]
+    return {
+        f"{name}_s": parse(costs[name], "s") for name in ("forward_dispatch", "backward_dispatch", "launch")
+    }
 
 
 # Sets fitted on several accelerators at once, for relatives of none of them: by how tensor cores get their operands.

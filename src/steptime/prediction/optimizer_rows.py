@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.kernels.optimizer import (
+    ELEMENTS_OF_A_LAUNCH,
+    optimizer_bytes_per_parameter,
+    optimizer_num_launches,
+    tensors_of_a_launch,
+)
 from steptime.prediction.peaks import ELEMENT_BYTES
 from steptime.workload.operator import NUM_DIMS, Direction, Kind, Phase
 from steptime.workload.optimizer import OptimizerFacts, find_optimizer
 from steptime.workload.recipe import Recipe
 from steptime.workload.table import Operators, ParameterGroup
-
-# Tensors that one multi-tensor launch takes. Source: PyTorch 2.13, ATen/native/cuda/MultiTensorApply.cuh
-# (depth 4: 30 tensors, 320 blocks of 65,536 elements).
-TENSORS_PER_LAUNCH, ELEMENTS_PER_LAUNCH = 30, 320 * 65536
 
 
 def with_optimizer(
@@ -41,17 +43,26 @@ def _rows(
     elements = float(sum(g.num_parameters for g in groups))
     tensors = sum(g.count for g in groups)
     width = sum(g.num_parameters * ELEMENT_BYTES.get(g.dtype, 4) for g in groups) / elements
-    if implementation == "fused":
-        kernels = max(np.ceil(tensors / TENSORS_PER_LAUNCH), np.ceil(elements / ELEMENTS_PER_LAUNCH))
-        return [_row(elements / kernels, facts.reads * width, facts.writes * width, kernels)]
-    passes = max(facts.foreach_kernels, 1)
-    moved = facts.foreach_traffic * width / passes  # what one of the unfused kernels moves for each element
-    if implementation == "foreach":
-        kernels = passes * max(np.ceil(tensors / TENSORS_PER_LAUNCH), np.ceil(elements / ELEMENTS_PER_LAUNCH))
-        return [_row(elements * passes / kernels, moved * 2 / 3, moved / 3, kernels)]
-    return [
-        _row(float(np.prod(g.shape, dtype=float)), moved * 2 / 3, moved / 3, passes * g.count) for g in groups
-    ]
+    fused = implementation == "fused"
+    read, written = optimizer_bytes_per_parameter(
+        facts.reads if fused else facts.foreach_reads, facts.writes if fused else facts.foreach_writes,
+        num_states=facts.states, parameter_bytes=width, gradient_bytes=width, state_bytes=facts.state_bytes or width,
+    )  # fmt: skip
+    if implementation == "for-loop":
+        kernels = facts.kernels_per_tensor
+        sizes = [float(np.prod(g.shape, dtype=float)) for g in groups]
+        return [
+            _row(size / kernels, float(read), float(written), kernels * g.count)
+            for size, g in zip(sizes, groups, strict=True)
+        ]
+    depths = (2 + facts.states,) if fused else facts.foreach_depths
+    launches = optimizer_num_launches(
+        tensors,
+        elements,
+        tensors_per_launch=tensors_of_a_launch(depths),
+        elements_per_launch=ELEMENTS_OF_A_LAUNCH,
+    ).sum() + (0 if fused else facts.tensor_kernels * tensors)
+    return [_row(elements / launches, float(read), float(written), float(launches))]
 
 
 def _row(elements: float, read_bytes: float, written_bytes: float, count: float) -> dict[str, Any]:

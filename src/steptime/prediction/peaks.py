@@ -65,6 +65,7 @@ class Machines:
 
     accelerators: tuple[Accelerator, ...]
     bandwidth_bytes_per_s: FloatArray
+    l1_bytes: FloatArray
     l2_bytes: FloatArray
     num_units: FloatArray
     clock_hz: FloatArray
@@ -81,6 +82,7 @@ class Machines:
         return cls(
             accelerators=tuple(accelerators),
             bandwidth_bytes_per_s=column("memory_bandwidth_bytes_per_s", np.nan),
+            l1_bytes=column("shared_memory_per_unit_bytes", 0.0),
             l2_bytes=column("l2_bytes", 0.0),
             num_units=column("num_units", np.nan),
             clock_hz=column("boost_clock_hz", np.nan),

@@ -118,32 +118,32 @@ def recurrent(block: Block, machines: Machines, dtype: str, fit: Choice, **_run:
     )  # fmt: skip
 
 
-def _class_of(block: Block) -> str:
-    """Name the fitted fraction of bandwidth that a kind reaches.
+_CLASS = {Kind.SOFTMAX: "softmax", Kind.GATHER: "gather"}
+
+
+def _class_of(block: Block, *, fused: bool) -> str:
+    """Name the class of kernels that runs a kind.
 
     A batch norm works along the batch, point by point; only norms along a row have the row's reductions.
     """
-    if block.kind == Kind.SOFTMAX:
-        return "softmax"
-    return "normalisation" if block.kind == Kind.NORMALISATION and block.along_rows else "elementwise"
+    if block.kind == Kind.NORMALISATION and block.along_rows:
+        backward = bool((block.direction == Direction.BACKWARD).all())
+        return f"{'compiled_' if fused else ''}normalisation{'_backward' if backward else ''}"
+    return _CLASS.get(Kind(block.kind), "elementwise")
 
 
 def memory_bound(
     block: Block, machines: Machines, dtype: str, fit: Choice, *, fused: bool, **_run: object
 ) -> FloatArray:
     """Time everything that only moves memory; what a compiler merged away takes no time of its own."""
-    del dtype
     read = block.fused_bytes_read if fused else block.bytes_read
     written = block.fused_bytes_written if fused else block.bytes_written
-    v = fit.values
-    ratio: FloatArray | float = 1.0
-    if block.kind == Kind.SOFTMAX:
-        names = ("warp_columns", "block_columns", "shared_columns", "extra_pass_ratio")
-        ratio = kernels.softmax_traffic_ratio(block.dims["columns"], **{n: v[n] for n in names})
-    merged = fused & (block.fused_launches == 0)
-    return kernels.memory_bound_time_s(
-        read * ratio, written * ratio, bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s,
-        l2_bytes=machines.l2_bytes, bandwidth_fraction=v[f"{_class_of(block)}_fraction"],
-        floor_s=np.where(merged, 0.0, v["floor_s"]), l2_usable_fraction=v["l2_usable_fraction"],
-        l2_bandwidth_ratio=v["l2_bandwidth_ratio"],
+    gone = fused & (block.fused_launches == 0)
+    rows = block.dims["rows"] if "rows" in block.dims else block.dims["elements"]
+    return kernels.kernel_time_s(
+        read, written, kernel_class=_class_of(block, fused=fused), rows=np.where(gone, 0.0, rows),
+        columns=block.dims.get("columns", 1.0), element_bytes=ELEMENT_BYTES[dtype],
+        bandwidth_bytes_per_s=machines.bandwidth_bytes_per_s, l1_bytes=machines.l1_bytes,
+        l2_bytes=machines.l2_bytes, num_units=machines.num_units, clock_hz=machines.clock_hz,
+        cached_fraction=1.0, fitted={**fit.values, "floor_s": np.where(gone, 0.0, fit.values["floor_s"])},
     )  # fmt: skip

@@ -15,12 +15,14 @@ from steptime.hardware import Accelerator, load_catalogue
 from steptime.prediction.device_times import device_times
 from steptime.prediction.peaks import peak_of
 from steptime.records.split import is_held_out
+from steptime.scoreboard.memory_tables import memory_bound_times_s, names_of
 from steptime.scoreboard.product_tables import product_times_s
 from steptime.scoreboard.verdicts import Judgement, NotMapped, Verdict
 from steptime.workload.operator import NUM_DIMS, Direction, Kind, Phase
 from steptime.workload.table import Operators
 
 _SERVING = ("attention_forward",)  # timed in a serving engine
+MEMORY = ("memory_bound_fp32", "memory_bound_half")
 PRODUCTS = ("gemm", "matmul_fp32", "gemm_sustained")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "nvfp4": "fp4"}
 _SIZES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5, "int8": 1.0}
@@ -55,7 +57,7 @@ def _dtypes(table: pd.DataFrame) -> NDArray[np.str_]:
 
 
 def _operators(kind: Any, dims: list[NDArray[np.float64]], dtype: NDArray[np.str_], read: Any, written: Any,
-               direction: Any = Direction.FORWARD, name: str = "kernel") -> Operators:  # fmt: skip
+               direction: Any = Direction.FORWARD, name: Any = "kernel") -> Operators:  # fmt: skip
     n = len(dtype)
     matrix = np.zeros((n, NUM_DIMS))
     for i, column in enumerate(dims):
@@ -66,7 +68,8 @@ def _operators(kind: Any, dims: list[NDArray[np.float64]], dtype: NDArray[np.str
         np.broadcast_to(written, n).astype(float),
     )
     return Operators(
-        kind=np.broadcast_to(np.asarray(kind, dtype=str), n), name=np.full(n, name), phase=np.full(n, str(Phase.FORWARD)),
+        kind=np.broadcast_to(np.asarray(kind, dtype=str), n), name=np.broadcast_to(np.asarray(name, dtype=str), n),
+        phase=np.full(n, str(Phase.FORWARD)),
         direction=np.broadcast_to(np.asarray(direction, dtype=str), n), dtype=dtype, module=np.full(n, ""), count=ones,
         launches=ones, recomputed=np.zeros(n, dtype=bool), dims=matrix, bytes_read=read, bytes_written=written,
         saved_bytes=np.zeros(n), fused_launches=ones, fused_bytes_read=read, fused_bytes_written=written,
@@ -186,7 +189,7 @@ def _memory_bound(table: pd.DataFrame) -> _Rows:
     read = _column(table, "bytes_read") if "bytes_read" in table else elements * inputs
     written = _column(table, "bytes_written") if "bytes_written" in table else elements
     kind = np.array([str(_NORMS.get(op, Kind.ELEMENTWISE)) for op in table["op"]])
-    operators = _operators(kind, [rows, columns], dtype, read, written)
+    operators = _operators(kind, [rows, columns], dtype, read, written, name=names_of(table))
     return _Rows(operators=operators, keys=_keys(table["op"], rows, columns), harness_s=np.zeros(len(table)))
 
 
@@ -279,6 +282,8 @@ def _times_s(
             mine = operators.dtype == dtype
             predicted[mine] = product_times_s(_take(operators, mine), dataset, accelerator, by_name)
         return predicted, roof
+    if dataset in MEMORY:
+        return memory_bound_times_s(operators, dataset, accelerator, by_name), roof
     times = device_times(
         operators,
         [accelerator],
@@ -288,19 +293,7 @@ def _times_s(
         fused=False,
         serving=dataset in _SERVING,
     )
-    return times.time_s[:, 0] + harness_s + _loop_s(operators, times.origins), roof
-
-
-def _loop_s(operators: Operators, origins: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return what the loop of a table of memory-bound kernels adds: it is fitted beside the kernels' parameters."""
-    loops = np.zeros(len(operators))
-    names = {Kind.NORMALISATION: "normalisation", Kind.SOFTMAX: "softmax", Kind.ELEMENTWISE: "elementwise"}
-    for kind, name in names.items():
-        chosen = operators.kind == kind
-        fits = [c for key, c in origins.items() if key.startswith("memory_bound/")]
-        if chosen.any() and fits and f"{name}_harness_s" in fits[0].values:
-            loops[chosen] = fits[0].values[f"{name}_harness_s"][0]
-    return loops
+    return times.time_s[:, 0] + harness_s, roof
 
 
 def _take(operators: Operators, wanted: NDArray[np.bool_]) -> Operators:
