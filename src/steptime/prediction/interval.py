@@ -18,7 +18,9 @@ def load_residuals() -> dict[str, Any]:
     return content
 
 
-def step_time_interval(step_time_s: float, *, task: str, family: str, provenance: str) -> tuple[float, float]:
+def step_time_interval(
+    step_time_s: float, *, task: str, family: str, provenance: str, dtype: str
+) -> tuple[float, float]:
     """Return the bounds between which four in five measurements are expected.
 
     Parameters
@@ -30,13 +32,15 @@ def step_time_interval(step_time_s: float, *, task: str, family: str, provenance
         What the time is spent on: convolution, transformer, other.
     provenance : str
         calibrated, transferred or extrapolated.
+    dtype : str
+        What products are multiplied in.
 
     Notes
     -----
     The most specific class with enough rows answers; each wider one stands in for it in turn.
     """
     classes = load_residuals()["step_time"]
-    for key in _widening(task, family, provenance):
+    for key in widening(task, family, provenance, dtype):
         if key in classes:
             low, high = classes[key]["low_ratio"], classes[key]["high_ratio"]
             return step_time_s * low, step_time_s * high
@@ -45,13 +49,13 @@ def step_time_interval(step_time_s: float, *, task: str, family: str, provenance
     )
 
 
-def _widening(task: str, family: str, provenance: str) -> tuple[str, ...]:
+def widening(task: str, family: str, provenance: str, dtype: str) -> tuple[str, ...]:
     """Name the classes that may answer, the most particular first; all inference is one task."""
     kind = "train" if task == "train" else "infer"
     return (
-        f"{kind}/{family}/{provenance}",
-        f"{kind}/*/{provenance}",
-        f"*/{family}/{provenance}",
-        f"*/*/{provenance}",
-        "*/*/*",
+        f"{kind}/{family}/{provenance}/{dtype}",
+        f"{kind}/{family}/{provenance}/*",
+        f"*/{family}/{provenance}/*",
+        f"*/*/{provenance}/*",
+        "*/*/*/*",
     )

@@ -138,7 +138,11 @@ def _prediction(
     peak, _ = peak_of(accelerator, product_dtype(recipe.precision))
     provenance = provenance_of(accelerator, operators, device, times.origins, i)
     low, high = step_time_interval(
-        step_s, task=recipe.task, family=family_of(operators, device), provenance=provenance
+        step_s,
+        task=recipe.task,
+        family=family_of(operators, device),
+        provenance=provenance,
+        dtype=product_dtype(recipe.precision),
     )
     traffic = float((operators.bytes_read + operators.bytes_written) @ operators.count)
     return Prediction(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from steptime.prediction.interval import widening
 from steptime.scoreboard.kernel_tables import judge_kernels
 from steptime.scoreboard.score import Score, score
 from steptime.scoreboard.steps import judge_steps
@@ -108,14 +109,8 @@ def residuals(judgement: Judgement) -> dict[str, dict[str, dict[str, float]]]:
         if kind in {"memory", "kernel"}:
             other.setdefault(v.group, []).append(ratio)
             continue
-        family, provenance = rest
-        for key in (
-            v.group,
-            f"{kind}/*/{provenance}",
-            f"*/{family}/{provenance}",
-            f"*/*/{provenance}",
-            "*/*/*",
-        ):
+        family, provenance, dtype = rest
+        for key in widening(kind, family, provenance, dtype):
             step.setdefault(key, []).append(ratio)
     return {"step_time": _quantiles(step), "other": _quantiles(other)}
 

@@ -18,6 +18,7 @@ from steptime.workload.capture import CaptureRequest, capture_many
 from steptime.workload.file import SUFFIX, load
 from steptime.workload.models import ModelRequest, capture_request, load_workload, needs_capture
 from steptime.workload.precision import to_precision
+from steptime.workload.recipe import product_dtype
 from steptime.workload.table import Workload
 
 Progress = Callable[[str, int, int], None]
@@ -114,6 +115,6 @@ def _step_verdict(case: Case, p: Prediction) -> Verdict:
     family = family_of(p.times.operators, p.times.device_s)
     return Verdict(
         row=case.row, dataset=case.dataset, accelerator=case.accelerator.name, subject=case.request.name,
-        group=f"{case.recipe.task}/{family}/{p.provenance}", measured=case.measured, predicted=p.step_time_s,
+        group=f"{case.recipe.task}/{family}/{p.provenance}/{product_dtype(case.recipe.precision)}", measured=case.measured, predicted=p.step_time_s,
         roofline=p.roofline_s, low=p.step_time_low_s, high=p.step_time_high_s, rivals=dict(case.rivals),
     )  # fmt: skip
