@@ -27,7 +27,7 @@ STEP_BYTES = 64
 # Source: [nvidia2025cuda], compute capabilities; the half is an assumption, operands take the rest.
 ACCUMULATORS = 32768
 MOST_BLOCKS = 8
-PARTIAL_BYTES = 4  # definition: partial sums of a split are fp32
+ACCUMULATOR_BYTES = 4  # definition: sums are fp32, also in a tile on its way out and in the parts of a split
 ALIGNMENT_BYTES = 16  # definition: widest load of one thread, and what the asynchronous copy engines demand
 
 
@@ -55,7 +55,6 @@ class _Work(NamedTuple):
     n: FloatArray
     k: FloatArray
     element_bytes: FloatArray
-    output_bytes: FloatArray
     slowdown: FloatArray
     load_fourth: FloatArray  # time to load A and B, to the fourth power
 
@@ -138,7 +137,7 @@ def gemm_time_s(
     element_bytes : array_like
         Size of an element of A and B. [byte]
     output_bytes : array_like
-        Size of an element of C; twice that if C is added to. [byte]
+        What device memory takes per element of C; twice its size if C is added to. [byte]
     peak_flops_per_s : array_like
         Dense peak rate of the dtype. [flop/s]
     bandwidth_bytes_per_s : array_like
@@ -205,7 +204,7 @@ def gemm_time_s(
     ...     l2_usable_fraction=0.4, misaligned_ratio=0.5, far_pitch_bytes=1e9, far_pitch_slowdown_ratio=0)
     >>> t = gemm_time_s(1, [64, 4096], 4096, 4096, element_bytes=2, output_bytes=2, **facts, **fitted)
     >>> [round(1e6 * float(x)) for x in t]
-    [15, 170]
+    [15, 177]
     """
     b, m, n, k, element, output = _floats(batch, m, n, k, element_bytes, output_bytes)
     bandwidth, clock, count, cache = _floats(bandwidth_bytes_per_s, clock_hz, num_units, l2_bytes)
@@ -241,7 +240,7 @@ def gemm_time_s(
     )
     far = _far(k * element, far_pitch_bytes, far_pitch_slowdown_ratio)
     slowdown = far * _misaligned(n, k, element, misaligned_ratio)
-    work = _Work(b, m, n, k, element, output, slowdown, _fourth(load_s))
+    work = _Work(b, m, n, k, element, slowdown, _fourth(load_s))
     return np.asarray(launch / clock + np.maximum(_fastest_s(work, unit), load_s + store_s))
 
 
@@ -270,8 +269,7 @@ def _memory_times(
 
 def _miss_fraction(used: FloatArray, cache: FloatArray) -> FloatArray:
     """Part of accesses that miss: a smooth step where ``used`` bytes pass ``cache`` bytes."""
-    left = np.square(np.square(cache / used))
-    return np.asarray(1.0 / (1.0 + left))
+    return np.asarray(1.0 / (1.0 + np.square(_fourth(cache / used))))
 
 
 def _misaligned(n: FloatArray, k: FloatArray, element: FloatArray, ratio: ArrayLike) -> FloatArray:
@@ -319,10 +317,9 @@ def _candidate_s(
     time = _fourth(queue) * (_fourth(length * work.slowdown * flop_s) + _fourth(filled * byte_s))
     time = time + _fourth(rounds * (filled * unit.latency_per_k_s)) + work.load_fourth
     time = np.sqrt(np.sqrt(time)) + rounds * unit.wave_s
-    written = work.output_bytes if split == 1 else PARTIAL_BYTES
-    time = time + queue * (area * written / unit.store_bytes_per_s)
+    time = time + queue * (area * ACCUMULATOR_BYTES / unit.store_bytes_per_s)
     if split > 1:
-        partial = split * PARTIAL_BYTES * work.batch * work.m * work.n
+        partial = split * ACCUMULATOR_BYTES * work.batch * work.m * work.n
         time = time + unit.split_s + partial / (unit.number * unit.store_bytes_per_s)
     return np.asarray(time)
 
