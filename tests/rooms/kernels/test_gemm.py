@@ -200,7 +200,7 @@ def test_a_power_limit_slows_arithmetic_and_not_memory() -> None:
 
 
 def test_one_energy_explains_two_cards_four_years_apart() -> None:
-    """A100-PCIE (300 W) and B200 (1,000 W) lose 22 and 40 % of their rate in training loops."""
+    """A100-PCIE (300 W) and B200 (1,000 W) lose 20 and 42 % of their rate in training loops."""
     energy = [
         fitted("sustained", n)["values"]["flop_energy_j"]
         for n in ("a100-pcie-80gb.bf16", "b200-sxm-180gb.bf16")
