@@ -13,7 +13,9 @@ from rich.table import Table
 from steptime.prediction import Explanation, Prediction
 from steptime.units import format_bytes, format_flops, format_rate, format_seconds
 
-console = Console(highlight=False)
+# A file or a pipe has no edge to wrap at; a table there keeps its rows whole.
+PIPE_WIDTH = 160
+console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def say(text: str, *, quiet: bool = False) -> None:

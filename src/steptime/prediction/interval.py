@@ -38,12 +38,14 @@ def step_time_interval(
     Notes
     -----
     The most specific class with enough rows answers; each wider one stands in for it in turn.
+    A biased class has both of its quantiles on one side; its interval is drawn out to the
+    prediction, since a point outside its own interval would tell a reader nothing.
     """
     classes = load_residuals()["step_time"]
     for key in widening(task, family, provenance, dtype):
         if key in classes:
             low, high = classes[key]["low_ratio"], classes[key]["high_ratio"]
-            return step_time_s * low, step_time_s * high
+            return step_time_s * min(low, 1.0), step_time_s * max(high, 1.0)
     raise KeyError(
         "residuals.json has no class for everything; renew it with 'steptime validate --write-residuals'"
     )

@@ -91,12 +91,27 @@ def load_workload(request: ModelRequest) -> Workload:
     built = _from_config(request)
     if built is not None:
         return built
-    if request.name.startswith(_CAPTURED_PREFIXES) or ":" in request.name:
-        return _captured(request)
+    name = _name_to_capture(request)
+    if name:
+        return _captured(replace(request, name=name))
+    if _plain(request.name) in zoo():
+        raise InputError(
+            f"{request.name} is bundled as it is: another size, frozen parameters, adapters or checkpointing need "
+            f"a capture through torch. Give timm/{request.name} or torchvision/{request.name}, or file.py:factory."
+        )
     raise UnknownNameError(
         "model", request.name, known_models(),
         "Give timm/NAME, torchvision/NAME, a config.json or file.py:factory for a model that is not bundled.",
     )  # fmt: skip
+
+
+def _name_to_capture(request: ModelRequest) -> str:
+    """Return what the capture calls a model; nothing when it does not know it."""
+    from steptime.workload.transformer import find_config
+
+    if request.name.startswith(_CAPTURED_PREFIXES) or ":" in request.name:
+        return request.name
+    return "" if find_config(request.name) is None else f"hf/{request.name}"
 
 
 def _as_asked(workload: Workload, request: ModelRequest) -> Workload:
@@ -138,7 +153,7 @@ def _from_zoo(request: ModelRequest) -> Workload | None:
 def _from_config(request: ModelRequest) -> Workload | None:
     from steptime.workload.transformer import build_transformer, can_build, find_config
 
-    if request.freeze:
+    if request.freeze or request.checkpointing != "none":  # both are done by torch
         return None
     found = find_config(request.name)
     if found is None:
@@ -148,8 +163,7 @@ def _from_config(request: ModelRequest) -> Workload | None:
         return None
     workload = build_transformer(
         config, task=request.task, precision=_built_precision(request.precision), seq_len=request.seq_len,
-        attention=request.attention, checkpointing=request.checkpointing, lora_rank=request.lora_rank,
-        context_len=request.context_len,
+        attention=request.attention, lora_rank=request.lora_rank, context_len=request.context_len,
     )  # fmt: skip
     return replace(to_precision(workload, request.precision), model=name)
 
@@ -164,7 +178,7 @@ def needs_capture(request: ModelRequest) -> bool:
         not request.name.endswith(SUFFIX)
         and _from_zoo(request) is None
         and not _is_built(request)
-        and (request.name.startswith(_CAPTURED_PREFIXES) or ":" in request.name)
+        and bool(_name_to_capture(request))
     )
 
 

@@ -52,7 +52,7 @@ def test_every_own_table_is_recognised() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, content", [("a.csv", "x,y\n1,2\n"), ("b.csv", "accelerator,colour\nA100,red\n")]
+    ("name", "content"), [("a.csv", "x,y\n1,2\n"), ("b.csv", "accelerator,colour\nA100,red\n")]
 )
 def test_a_table_of_something_else_is_refused(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -135,8 +136,7 @@ def capture_many(
 ) -> Iterator[tuple[CaptureRequest, Workload | str]]:
     """Capture many models with the imports paid once; yields each with its workload or why there is none."""
     missing = [r for r in requests if not cached_path(r).exists()]
-    server = _start_server() if missing else None
-    try:
+    with _start_server() if missing else nullcontext() as server:  # leaving closes the pipes and waits
         for request in requests:
             path = cached_path(request)
             if not path.exists() and server is not None:
@@ -145,10 +145,6 @@ def capture_many(
                     yield request, told
                     continue
             yield request, load(path)
-    finally:
-        if server is not None and server.stdin is not None:
-            server.stdin.close()
-            server.wait()
 
 
 def _start_server() -> subprocess.Popen[str]:
