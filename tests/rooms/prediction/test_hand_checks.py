@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -81,7 +82,7 @@ def test_channels_last_helps_half_precision_convolutions() -> None:
 
 def test_a_wider_step_takes_longer_and_more_memory() -> None:
     steps = [ask("resnet50", "a100", batch=b, precision="amp-fp16") for b in (16, 32, 64, 128, 256)]
-    for narrow, wide in zip(steps, steps[1:], strict=False):
+    for narrow, wide in itertools.pairwise(steps):
         assert narrow.step_time_s <= wide.step_time_s
         assert narrow.memory.peak_allocated_bytes < wide.memory.peak_allocated_bytes
 
