@@ -1,19 +1,20 @@
-"""PyTorch's caching allocator, replayed: what it reserves for a sequence of allocations and frees.
+"""PyTorch's caching allocator: what it reserves for a sequence of allocations and frees.
 
-Source: PyTorch 2.13, c10/cuda/CUDACachingAllocator.cpp (sizes and rules below are that file's constants).
+Segments come from the driver and are cut into blocks by best fit; freed neighbours merge; nothing goes back to
+the driver before a request fails. Source: PyTorch 2.13, c10/cuda/CUDACachingAllocator.cpp.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from math import inf
 
-# Source: c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize
-_ROUNDING = 512
-# Source: c10/cuda/CUDACachingAllocator.cpp, kSmallSize and kSmallBuffer
-_SMALL_LIMIT, _SMALL_SEGMENT = 2**20, 2 * 2**20
-# Source: c10/cuda/CUDACachingAllocator.cpp, kMinLargeAlloc, kLargeBuffer and kRoundLarge
-_LARGE_LIMIT, _LARGE_SEGMENT, _SEGMENT_ROUNDING = 10 * 2**20, 20 * 2**20, 2 * 2**20
+from steptime.memory.facts import AllocatorFacts
+
+
+class NoMemoryError(Exception):
+    """A request that fits neither the cached blocks nor what the driver has left."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +23,7 @@ class _Block:
 
     size: int
     small: bool
-    number: int
+    address: int
     free: bool = True
     before: _Block | None = None
     after: _Block | None = None
@@ -30,20 +31,39 @@ class _Block:
 
 @dataclass(slots=True)
 class CachingAllocator:
-    """Segments that are never given back, cut into blocks by best fit."""
+    """Requests in bytes; ``limit_bytes`` is what the driver has, without a limit nothing fails.
 
+    With ``expandable`` segments there is one of each kind, which grows at its end by whole pages.
+    """
+
+    facts: AllocatorFacts
+    limit_bytes: float = inf
+    expandable: bool = False
     reserved_bytes: int = 0
+    peak_reserved_bytes: int = 0
     allocated_bytes: int = 0
     peak_allocated_bytes: int = 0
-    _pools: dict[bool, list[tuple[int, int, _Block]]] = field(default_factory=lambda: {True: [], False: []})
-    _made: int = 0
+    _free: dict[bool, list[tuple[int, int, _Block]]] = field(default_factory=lambda: {True: [], False: []})
+    _last: dict[bool, _Block | None] = field(default_factory=lambda: {True: None, False: None})
+    _end: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
 
     def allocate(self, size_bytes: int) -> _Block:
-        """Return a block of at least ``size_bytes``."""
-        size = max(_ROUNDING, -(-size_bytes // _ROUNDING) * _ROUNDING)
-        small = size <= _SMALL_LIMIT
-        block = self._best_fit(size, small) or self._segment(size, small)
-        self._split(block, size)
+        """Return a block of at least ``size_bytes``.
+
+        Raises
+        ------
+        NoMemoryError
+            When the driver has nothing left, even after every unused segment was given back.
+        """
+        unit = self.facts.rounding_bytes
+        size = max(unit, -(-size_bytes // unit) * unit)
+        small = size <= self.facts.small_limit_bytes
+        free = self._free[small]
+        place = bisect_left(free, (size,))
+        block = free.pop(place)[2] if place < len(free) else self._new_segment(size, small)
+        rest = block.size - size
+        if rest >= (unit if small else self.facts.small_limit_bytes + 1):
+            self._cut(block, size, rest)
         block.free = False
         self.allocated_bytes += block.size
         self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
@@ -53,54 +73,87 @@ class CachingAllocator:
         """Take a block back and merge it with its free neighbours."""
         self.allocated_bytes -= block.size
         block.free = True
-        for neighbour, comes_before in ((block.before, True), (block.after, False)):
-            if neighbour is not None and neighbour.free:
-                self._forget(neighbour)
-                self._absorb(block, neighbour, comes_before)
-        insort(self._pools[block.small], (block.size, block.number, block), key=lambda e: e[:2])
+        before, after = block.before, block.after
+        if before is not None and before.free:
+            self._forget(before)
+            block.size, block.address, block.before = block.size + before.size, before.address, before.before
+            if before.before is not None:
+                before.before.after = block
+        if after is not None and after.free:
+            self._forget(after)
+            block.size, block.after = block.size + after.size, after.after
+            if after.after is not None:
+                after.after.before = block
+            if self._last[block.small] is after:
+                self._last[block.small] = block
+        insort(self._free[block.small], (block.size, block.address, block))
 
-    def _best_fit(self, size: int, small: bool) -> _Block | None:
-        pool = self._pools[small]
-        place = bisect_left(pool, (size, -1), key=lambda e: e[:2])
-        return pool.pop(place)[2] if place < len(pool) else None
+    def give_back(self) -> None:
+        """Return every segment without a live tensor to the driver, as a failed request does."""
+        for free in self._free.values():
+            whole = [e for e in free if e[2].before is None and e[2].after is None]
+            self.reserved_bytes -= sum(size for size, _, _ in whole)
+            for entry in whole:
+                free.remove(entry)
+                self._last = {k: None if b is entry[2] else b for k, b in self._last.items()}
 
-    def _segment(self, size: int, small: bool) -> _Block:
+    def _new_segment(self, size: int, small: bool) -> _Block:
+        if self.expandable:
+            return self._extended(size, small)
+        length = self._segment_bytes(size, small)
+        return _Block(size=length, small=small, address=self._reserve(length, small))
+
+    def _extended(self, size: int, small: bool) -> _Block:
+        """Grow the one segment at its end; a free block there is used as a part."""
+        page = self.facts.small_segment_bytes if small else self.facts.large_segment_bytes
+        last = self._last[small]
+        tail = last if last is not None and last.free else None
+        length = -(-(size - (tail.size if tail else 0)) // page) * page
+        address = self._reserve(length, small)
+        if tail is not None and self._last[small] is tail:
+            self._forget(tail)
+            tail.size += length
+            return tail
+        if length < size:  # the free end went back to the driver when the request was refused
+            missing = -(-size // page) * page - length
+            self._reserve(missing, small)
+            length += missing
+        block = _Block(size=length, small=small, address=address, before=self._last[small])
+        if block.before is not None:
+            block.before.after = block
+        self._last[small] = block
+        return block
+
+    def _segment_bytes(self, size: int, small: bool) -> int:
         if small:
-            length = _SMALL_SEGMENT
-        elif size < _LARGE_LIMIT:
-            length = _LARGE_SEGMENT
-        else:
-            length = -(-size // _SEGMENT_ROUNDING) * _SEGMENT_ROUNDING
+            return self.facts.small_segment_bytes
+        if size < self.facts.large_limit_bytes:
+            return self.facts.large_segment_bytes
+        unit = self.facts.segment_rounding_bytes
+        return -(-size // unit) * unit
+
+    def _reserve(self, length: int, small: bool) -> int:
+        """Take ``length`` bytes from the driver and return where they begin."""
+        if self.reserved_bytes + length > self.limit_bytes:
+            self.give_back()
+        if self.reserved_bytes + length > self.limit_bytes:
+            raise NoMemoryError
         self.reserved_bytes += length
-        return self._new(length, small)
+        self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
+        self._end[small] += length
+        return self._end[small] - length
 
-    def _new(self, size: int, small: bool) -> _Block:
-        self._made += 1
-        return _Block(size=size, small=small, number=self._made)
-
-    def _split(self, block: _Block, size: int) -> None:
-        rest = block.size - size
-        if rest < (_ROUNDING if block.small else _SMALL_LIMIT + 1):
-            return
-        tail = self._new(rest, block.small)
-        tail.before, tail.after = block, block.after
+    def _cut(self, block: _Block, size: int, rest: int) -> None:
+        tail = _Block(
+            size=rest, small=block.small, address=block.address + size, before=block, after=block.after
+        )
         if block.after is not None:
             block.after.before = tail
         block.after, block.size = tail, size
-        insort(self._pools[block.small], (tail.size, tail.number, tail), key=lambda e: e[:2])
+        if self._last[block.small] is block:
+            self._last[block.small] = tail
+        insort(self._free[block.small], (rest, tail.address, tail))
 
     def _forget(self, block: _Block) -> None:
-        pool = self._pools[block.small]
-        pool.pop(bisect_left(pool, (block.size, block.number), key=lambda e: e[:2]))
-
-    @staticmethod
-    def _absorb(block: _Block, neighbour: _Block, comes_before: bool) -> None:
-        block.size += neighbour.size
-        if comes_before:
-            block.before = neighbour.before
-            if neighbour.before is not None:
-                neighbour.before.after = block
-        else:
-            block.after = neighbour.after
-            if neighbour.after is not None:
-                neighbour.after.before = block
+        free = self._free[block.small]
+        free.pop(bisect_left(free, (block.size, block.address)))
