@@ -157,7 +157,7 @@ def _prediction(
         flops=operators.total_flops, model_flops=operators.model_flops, peak_flops_per_s=peak,
         num_parameters=workload.num_parameters, num_trainable_parameters=workload.num_trainable_parameters,
         tokens_per_sample=workload.tokens_per_sample, memory=memory,
-        fits=memory.peak_reserved_bytes <= accelerator.usable_memory_bytes, provenance=provenance,
+        fits=memory.fits, provenance=provenance,
         fallbacks=_fallbacks(workload, times, i, note, memory.fallbacks), sources=sources_of(accelerator, times.origins, i),
         times=OperatorTimes(
             operators=operators, device_s=device, host_s=host, compute_floor_s=times.compute_floor_s[:, i],
