@@ -20,3 +20,9 @@ def is_held_out(keys: Iterable[str]) -> NDArray[np.bool_]:
     """
     hashes = [zlib.crc32(f"{SALT}:{key}".encode()) for key in keys]
     return np.asarray([h % HELD_OUT_ONE_IN == 0 for h in hashes], dtype=bool)
+
+
+def sets_intervals(keys: Iterable[str]) -> NDArray[np.bool_]:
+    """Tell for each key whether its rows set the widths of intervals; the other half judges what they cover."""
+    hashes = [zlib.crc32(f"{SALT}:interval:{key}".encode()) for key in keys]
+    return np.asarray([h % 2 == 0 for h in hashes], dtype=bool)

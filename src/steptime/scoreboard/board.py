@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from steptime.prediction.interval import widening
+from steptime.records.split import is_held_out, sets_intervals
 from steptime.scoreboard.kernel_tables import judge_kernels
 from steptime.scoreboard.score import Score, score
 from steptime.scoreboard.steps import judge_steps
@@ -37,8 +38,6 @@ def judge_file(
         table = table.sample(limit, random_state=SEED).sort_index()
     if dataset not in STEP_TABLES:
         return judge_kernels(table, dataset, held_out=held_out), table
-    from steptime.records.split import is_held_out
-
     if held_out and dataset == "timm_single_gpu":
         table = table[is_held_out(table["model"])]
     records = table.to_dict("records")
@@ -83,12 +82,12 @@ def _score(dataset: str, accelerator: str, rows: Sequence[Verdict], not_mapped: 
         return np.array([getattr(v, name) for v in rows], dtype=float)
 
     low, high, roofline = column("low"), column("high"), column("roofline")
-    bounded = bool(np.isfinite(low).all())
+    unseen = ~sets_intervals(v.subject for v in rows)
+    judged = unseen if np.isfinite(low).all() and unseen.any() else None
     names = sorted({n for v in rows for n in v.rivals})
     rivals = {n: np.array([v.rivals.get(n, np.nan) for v in rows]) for n in names}
     return score(
-        dataset, accelerator, column("measured"), column("predicted"), low=low if bounded else None,
-        high=high if bounded else None, roofline=roofline if np.isfinite(roofline).all() else None, rivals=rivals,
+        dataset, accelerator, column("measured"), column("predicted"), low=low, high=high, interval_rows=judged, roofline=roofline if np.isfinite(roofline).all() else None, rivals=rivals,
         not_mapped=not_mapped,
     )  # fmt: skip
 
@@ -100,10 +99,14 @@ def worst(judgement: Judgement, dataset: str, count: int = 5) -> list[Verdict]:
 
 
 def residuals(judgement: Judgement) -> dict[str, dict[str, dict[str, float]]]:
-    """Return quantiles of measured over predicted by class, wider classes behind narrower ones."""
+    """Return quantiles of measured over predicted by class, wider classes behind narrower ones.
+
+    Half of the models set them; how many measurements of the other half lie between is the scoreboard's coverage.
+    """
     step: dict[str, list[float]] = {}
     other: dict[str, list[float]] = {}
-    for v in judgement.verdicts:
+    chosen = sets_intervals(v.subject for v in judgement.verdicts)
+    for v in (v for v, yes in zip(judgement.verdicts, chosen, strict=True) if yes):
         ratio = v.measured / v.predicted
         kind, *rest = v.group.split("/")
         if kind in {"memory", "kernel"}:
@@ -117,14 +120,17 @@ def residuals(judgement: Judgement) -> dict[str, dict[str, dict[str, float]]]:
 
 def _quantiles(ratios: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     return {
-        key: {
-            "low_ratio": round(float(np.quantile(values, QUANTILES[0])), 4),
-            "high_ratio": round(float(np.quantile(values, QUANTILES[1])), 4),
-            "rows": len(values),
-        }
+        key: {"low_ratio": _order(values, QUANTILES[0]), "high_ratio": _order(values, QUANTILES[1]), "rows": len(values)}
         for key, values in sorted(ratios.items())
         if len(values) >= MIN_ROWS
     }
+
+
+def _order(values: list[float], level: float) -> float:
+    """Return the order statistic that a new row passes with probability ``level`` (split conformal prediction)."""
+    n = len(values)
+    rank = int(np.clip(np.floor(level * (n + 1)) if level < 0.5 else np.ceil(level * (n + 1)), 1, n))
+    return round(float(np.sort(values)[rank - 1]), 4)
 
 
 def write_rows(judgement: Judgement, path: Path) -> None:

@@ -50,12 +50,22 @@ def coverage(low: ArrayLike, high: ArrayLike, measured: ArrayLike) -> float:
     return float(np.mean((np.asarray(low) <= value) & (value <= np.asarray(high))))
 
 
+def _coverage(low: ArrayLike | None, high: ArrayLike | None, measured: ArrayLike, rows: ArrayLike | None) -> float | None:
+    if low is None or high is None or rows is None:
+        return None
+    chosen = np.asarray(rows, dtype=bool)
+    return coverage(*(np.asarray(values, dtype=float)[chosen] for values in (low, high, measured)))
+
+
 def score(
     dataset: str, accelerator: str, measured: ArrayLike, predicted: ArrayLike, *, low: ArrayLike | None = None,
-    high: ArrayLike | None = None, roofline: ArrayLike | None = None, rivals: Mapping[str, ArrayLike] | None = None,
+    high: ArrayLike | None = None, interval_rows: ArrayLike | None = None, roofline: ArrayLike | None = None, rivals: Mapping[str, ArrayLike] | None = None,
     not_mapped: int = 0,
 ) -> Score:  # fmt: skip
-    """Score the rows of one data set on one accelerator; arrays of shape (rows,) in one unit."""
+    """Score the rows of one data set on one accelerator; arrays of shape (rows,) in one unit.
+
+    ``interval_rows`` marks the rows that judge the interval: those that did not set its width.
+    """
     error = relative_error(predicted, measured)
     size = np.abs(error)
     others = {name: mean_error(values, measured) for name, values in (rivals or {}).items()}
@@ -63,7 +73,7 @@ def score(
         dataset=dataset, accelerator=accelerator, rows=int(error.size), not_mapped=not_mapped,
         mean_error=float(size.mean()), median_error=float(np.median(size)), p90_error=float(np.quantile(size, 0.9)),
         bias=float(error.mean()),
-        coverage=None if low is None or high is None else coverage(low, high, measured),
+        coverage=_coverage(low, high, measured, interval_rows),
         baseline_roofline_error=None if roofline is None else mean_error(roofline, measured),
         rivals={name: value for name, value in others.items() if value is not None},
     )  # fmt: skip

@@ -126,16 +126,25 @@ def _columns(trace: Trace) -> dict[str, Any]:
 
 def same_structure(first: Trace, second: Trace) -> bool:
     """Tell whether two traces have the same operators and storages in the same order."""
-    if len(first.events) != len(second.events) or len(first.storages) != len(second.storages):
-        return False
-    pairs = zip(first.events, second.events, strict=True)
-    if any((a.name, a.phase, a.module, a.dtype) != (b.name, b.phase, b.module, b.dtype) for a, b in pairs):
-        return False
-    # a tensor that grows in two of its dimensions grows with the square of the batch
-    return all(
-        sum(x != y for x, y in zip(a.shape, b.shape, strict=False)) <= 1
-        for a, b in zip(first.events, second.events, strict=True)
-    )
+    return not _difference(first, second)
+
+
+def _difference(first: Trace, second: Trace) -> str:
+    """Say what two traces do differently; nothing when one is the other at another batch."""
+    for a, b in zip(first.events, second.events, strict=False):
+        if (a.name, a.phase, a.module, a.dtype) != (b.name, b.phase, b.module, b.dtype):
+            return f"runs other operators at another batch (first {_where(a)} against {_where(b)})"
+        if sum(x != y for x, y in zip(a.shape, b.shape, strict=False)) > 1:
+            return f"makes a tensor that grows with the square of the batch ({_where(a)})"
+    if len(first.events) != len(second.events):
+        return f"runs other operators at another batch ({len(first.events)} of them against {len(second.events)})"
+    if len(first.storages) != len(second.storages):
+        return "keeps other tensors at another batch"
+    return ""
+
+
+def _where(event: Event) -> str:
+    return f"{event.name} in {event.module}" if event.module else event.name
 
 
 def _affine(at_first: Any, at_second: Any, batches: tuple[int, int]) -> Affine:
@@ -196,9 +205,10 @@ def merge(traces: Sequence[Trace], batches: Sequence[int], *, model: str, task: 
     CaptureError
         When two traces differ in structure: capture at the batch that is wanted instead.
     """
-    if len(traces) == 2 and not same_structure(traces[0], traces[1]):
+    difference = _difference(traces[0], traces[1]) if len(traces) == 2 else ""
+    if difference:
         raise CaptureError(
-            f"{model} runs other operators at batch {batches[1]} than at batch {batches[0]}; "
+            f"{model} {difference}, so that one capture cannot serve every batch; "
             "capture it at the batch that you want (--batch N --fixed-batch)."
         )
     first, second = traces[0], traces[-1]

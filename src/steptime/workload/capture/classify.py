@@ -48,15 +48,12 @@ def _gemm(name: str, args: tuple[Any, ...], reads: list[Any], writes: list[Any])
     skip = 1 if name in {"addmm", "baddbmm", "addmv", "addbmm"} else 0
     a, b = args[skip], args[skip + 1]
     if name == "_grouped_mm":
-        # rows are shared out over the experts: together they are one product of all rows
-        dims = (1.0, float(a.shape[-2]), float(b.shape[-1]), float(a.shape[-1]))
-        if a.dim() == 2 and b.dim() == 2:
-            dims = (
-                float(writes[0].shape[0]),
-                float(a.shape[0]),
-                float(b.shape[1]),
-                a.shape[1] / writes[0].shape[0],
-            )
+        # rows are shared out evenly over the experts
+        experts = float((b if b.dim() == 3 else writes[0]).shape[0])
+        rows, inner = (
+            (a.shape[0] / experts, a.shape[-1]) if b.dim() == 3 else (a.shape[0], a.shape[1] / experts)
+        )
+        dims = (experts, float(rows), float(b.shape[-1]), float(inner))
     elif name in {"dot", "vdot"}:
         dims = (1.0, 1.0, 1.0, float(a.numel()))
     elif name in {"mv", "addmv"}:
@@ -218,6 +215,22 @@ def _scatter(_name: str, _args: tuple[Any, ...], reads: list[Any], writes: list[
     ]
 
 
+def _embedding_bag(_name: str, args: tuple[Any, ...], _reads: list[Any], writes: list[Any]) -> list[Work]:
+    """Read the rows that are asked for, not the table, and write their sum per bag."""
+    table, indices = args[0], args[1]
+    touched = table[: max(min(indices.numel(), table.shape[0]), 1)]
+    dims = (float(indices.numel()), float(table.shape[1]))
+    return [Work(Kind.GATHER, Direction.FORWARD, dims, (touched, indices), tuple(writes))]
+
+
+def _embedding_bag_backward(
+    _name: str, args: tuple[Any, ...], reads: list[Any], writes: list[Any]
+) -> list[Work]:
+    grad, indices = args[0], args[1]
+    dims = (float(indices.numel()), float(grad.shape[-1]))
+    return [Work(Kind.SCATTER, Direction.FORWARD, dims, tuple(reads), tuple(writes))]
+
+
 def _elements(kind: Kind) -> Callable[..., list[Work]]:
     def make(_name: str, _args: tuple[Any, ...], reads: list[Any], writes: list[Any]) -> list[Work]:
         return [
@@ -234,6 +247,8 @@ def _maker(name: str, pointwise: bool) -> tuple[Callable[..., list[Work]], bool]
         (frozenset({"convolution_backward"}), _convolution_backward), (NORMS, _normalisation),
         (SOFTMAX, _softmax), (REDUCTION, _reduction), (GATHER, _gather), (SCATTER, _scatter),
         (COPIES, _elements(Kind.COPY)),
+        (frozenset({"_embedding_bag", "_embedding_bag_forward_only"}), _embedding_bag),
+        (frozenset({"_embedding_bag_backward", "_embedding_bag_dense_backward"}), _embedding_bag_backward),
     )  # fmt: skip
     for names, maker in families:
         if name in names:
@@ -246,7 +261,7 @@ def _maker(name: str, pointwise: bool) -> tuple[Callable[..., list[Work]], bool]
         or name.startswith(("native_dropout", "bernoulli", "rand", "normal", "uniform", "exponential"))
     ):
         return _elements(Kind.ELEMENTWISE), True
-    if name.endswith("_backward") and ("loss" in name or "lu" in name):
+    if "margin_loss" in name or (name.endswith("_backward") and ("loss" in name or "lu" in name)):
         return _elements(Kind.ELEMENTWISE), True
     return _elements(Kind.OTHER), False
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from steptime.errors import InputError, UnknownNameError
+from steptime.workload.capture.huggingface_masks import masks_as_on_a_gpu
 from steptime.workload.capture.request import CaptureRequest
 from steptime.workload.capture.sources import Built, Inputs, default_loss, load_json
 from steptime.workload.capture.torchvision_schemas import declare_missing_operators
@@ -50,7 +51,13 @@ def _config_of(transformers: Any, content: dict[str, Any]) -> Any:
             "give a factory of your own instead (file.py:factory)."
         )
     fields = {k: v for k, v in content.items() if k != "model_type"}
-    return transformers.AutoConfig.for_model(kind, **fields)
+    config = transformers.AutoConfig.for_model(kind, **fields)
+    if (
+        getattr(config, "is_encoder_decoder", False)
+        and getattr(config, "decoder_start_token_id", None) is None
+    ):
+        config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
+    return config
 
 
 def build_from_config(content: dict[str, Any], request: CaptureRequest) -> Built:
@@ -58,10 +65,8 @@ def build_from_config(content: dict[str, Any], request: CaptureRequest) -> Built
     declare_missing_operators()
     transformers = importlib.import_module("transformers")
     config = _config_of(transformers, content)
-    config._attn_implementation = request.attention
     chosen = _model_class(transformers, config, list(content.get("architectures") or []))
-    with torch.device("meta"):
-        module = chosen._from_config(config) if hasattr(chosen, "_from_config") else chosen(config)
+    module, notes = _module(chosen, config, request.attention)
     if request.checkpointing == "full":
         module.gradient_checkpointing_enable()
     if hasattr(config, "use_cache"):
@@ -75,8 +80,25 @@ def build_from_config(content: dict[str, Any], request: CaptureRequest) -> Built
         tokens_per_sample=0 if _takes_images(module) else seq_len,
         image_size=getattr(config, "image_size", 0) if _takes_images(module) else 0,
         causal_mask=not getattr(config, "is_encoder_decoder", False) and _is_causal(chosen.__name__),
+        around=masks_as_on_a_gpu, notes=notes,
         origin={"library": f"transformers {transformers.__version__}", "class": chosen.__name__},
     )  # fmt: skip
+
+
+def _module(chosen: Any, config: Any, attention: str) -> tuple[Any, tuple[str, ...]]:
+    """Build on the meta device; a model without fused attention runs its own, as transformers does by default."""
+
+    def build(implementation: str) -> Any:
+        config._attn_implementation = implementation
+        with torch.device("meta"):
+            return chosen._from_config(config) if hasattr(chosen, "_from_config") else chosen(config)
+
+    try:
+        return build(attention), ()
+    except ValueError as error:
+        if attention != "sdpa" or "scaled_dot_product_attention" not in str(error):
+            raise
+        return build("eager"), (f"{chosen.__name__} has no fused attention: its eager attention is captured",)
 
 
 def _is_causal(class_name: str) -> bool:

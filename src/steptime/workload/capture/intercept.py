@@ -1,61 +1,37 @@
-"""Record attention and recurrent layers as the single kernels that CUDA runs.
-
-On the CPU torch picks other backends (or takes them apart); both are replaced by autograd functions that
-only make outputs of the right shape and record one operator each way.
-"""
+"""Stand in for the calls that torch answers otherwise on the CPU than on CUDA: attention, dropout, recurrence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextvars
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from steptime.workload.capture.classify import Work
-from steptime.workload.operator import Direction, Kind
+from steptime.workload.capture.single_kernels import (
+    GROUPED,
+    SDPA,
+    Attention,
+    Ctc,
+    GroupedProduct,
+    Record,
+    Recurrent,
+    RmsNorm,
+)
 
-Record = Callable[[Work, str], None]
-
-
-def _heads_last(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    """Make what CUDA's kernels return: (batch, heads, seq, width) laid out as (batch, seq, heads, width)."""
-    batch, heads, seq, width = shape
-    return like.new_empty(batch, seq, heads, width).transpose(1, 2)
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: float, record: Record) -> torch.Tensor:
-        out = _heads_last((*q.shape[:3], v.shape[3]), q)
-        logsumexp = q.new_empty(q.shape[0], q.shape[1], q.shape[2], dtype=torch.float32)
-        ctx.dims = _attention_dims(q, k, v, causal)
-        ctx.record = record
-        reads = (q, k, v) if bias is None else (q, k, v, bias)
-        record(Work(Kind.ATTENTION, Direction.FORWARD, ctx.dims, reads, (out, logsumexp)), _SDPA)
-        ctx.save_for_backward(q, k, v, bias, out, logsumexp)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        q, k, v, bias, out, logsumexp = ctx.saved_tensors
-        grads = [_heads_last(t.shape, t) for t in (q, k, v)]
-        needs_bias = bias is not None and ctx.needs_input_grad[3]
-        grads.append(torch.empty_like(bias) if needs_bias else None)
-        made = tuple(g for g in grads if g is not None)
-        reads = (grad, q, k, v, out, logsumexp)
-        ctx.record(Work(Kind.ATTENTION, Direction.BACKWARD, ctx.dims, reads, made), _SDPA + "_backward")
-        return *grads, None, None
-
-
-_SDPA = "scaled_dot_product_attention"
-
-
-def _attention_dims(q: Any, k: Any, v: Any, causal: float) -> tuple[float, ...]:
-    return (
-        float(q.shape[0]), float(q.shape[1]), float(k.shape[1]), float(q.shape[2]),
-        float(k.shape[2]), float(q.shape[3]), float(v.shape[3]), float(causal),
-    )  # fmt: skip
+# Keys that each query may look back at in the attention that runs now; 0 where it sees all of them.
+window: contextvars.ContextVar[int] = contextvars.ContextVar("window", default=0)
+WINDOWED = (
+    "sliding windows are costed as a kernel that skips what lies outside (flash attention does; torch's with a "
+    "mask computes every score)"
+)
+GROUPED_IN_HALF = (
+    "experts run in autocast's dtype, as linear layers would; transformers' grouped products ignore autocast"
+)
 
 
 def _four_dims(t: torch.Tensor) -> torch.Tensor:
@@ -70,34 +46,6 @@ def _halved(*tensors: Any) -> tuple[Any, ...]:
     return tuple(t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in tensors)
 
 
-class _Recurrent(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, record: Record, plan: tuple[Any, ...], x: Any, *tensors: Any) -> Any:
-        name, num_states, dims, out_shape, reserve = plan
-        states, weights = tensors[:num_states], tensors[num_states:]
-        out = x.new_empty(out_shape)
-        finals = tuple(s.new_empty(s.shape, dtype=x.dtype) for s in states)
-        kept = x.new_empty(reserve) if any(ctx.needs_input_grad) else None
-        made = (out, *finals) if kept is None else (out, *finals, kept)
-        record(Work(Kind.RECURRENT, Direction.FORWARD, dims, (x, *states, *weights), made), name)
-        ctx.save_for_backward(x, out, kept, *tensors)
-        ctx.plan, ctx.record = plan, record
-        return out, *finals
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        x, out, kept, *tensors = ctx.saved_tensors
-        inputs = (x, *tensors)
-        wanted = ctx.needs_input_grad[2:]
-        made = tuple(torch.empty_like(t) if w else None for t, w in zip(inputs, wanted, strict=True))
-        reads = tuple(t for t in (*grads, *inputs, out, kept) if t is not None)
-        work = Work(
-            Kind.RECURRENT, Direction.BACKWARD, ctx.plan[2], reads, tuple(m for m in made if m is not None)
-        )
-        ctx.record(work, ctx.plan[0] + "_backward")
-        return None, None, *made
-
-
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
@@ -110,13 +58,35 @@ class InterceptMode(TorchFunctionMode):
         self.is_causal_mask = is_causal_mask
         self.notes: set[str] = set()
 
+    @contextmanager
+    def everywhere(self) -> Iterator[None]:
+        """Stand in for torch's functions also inside those that torch hides from modes (multi-head attention)."""
+        functional = torch.nn.functional
+        theirs = {name: getattr(functional, name) for name in (SDPA, "dropout")}
+        functional.scaled_dot_product_attention = self._attention
+        functional.dropout = functools.partial(self._dropout, theirs["dropout"])
+        try:
+            with self:
+                yield
+        finally:
+            for name, function in theirs.items():
+                setattr(functional, name, function)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if name == _SDPA:
+        if name == SDPA:
             return self._attention(*args, **kwargs)
+        if name == "dropout":
+            return self._dropout(func, *args, **kwargs)
         if name in _GATES:
             return self._recurrent(name, *args)
+        if name == "rms_norm":
+            return self._rms_norm(func, *args, **kwargs)
+        if name == "ctc_loss":
+            return self._ctc_loss(*args, **kwargs)
+        if name in {"grouped_mm", GROUPED} and args[0].dim() == 2 and args[1].dim() == 3:
+            return self._grouped(args[0], args[1])
         return func(*args, **kwargs)
 
     def _attention(self, q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0,
@@ -125,16 +95,53 @@ class InterceptMode(TorchFunctionMode):
         q, k, v = _halved(q, k, v)
         if dropout_p > 0:
             self.notes.add("attention dropout runs inside the attention kernel and is not costed apart")
-        causal = is_causal
+        causal: float = float(is_causal)
         if attn_mask is not None and self.is_causal_mask and attn_mask.shape[-2] == q.shape[-2] > 1:
-            causal, attn_mask = True, None
+            causal, attn_mask = 1.0, None
             self.notes.add("the materialised causal mask is taken as is_causal, as on a GPU")
+        if 0 < window.get() < k.shape[-2]:
+            causal, attn_mask = float(window.get()), None
+            self.notes.add(WINDOWED)
         if attn_mask is not None and attn_mask.dtype != torch.bool and attn_mask.requires_grad:
             (attn_mask,) = _halved(attn_mask)
         lead = q.shape[:-2]
         shaped = tuple(_four_dims(t) for t in (q, k, v))
-        out = _Attention.apply(*shaped, attn_mask, float(causal), self.record)
+        out = Attention.apply(*shaped, attn_mask, causal, self.record)
         return out.view(*lead, *out.shape[-2:]) if len(lead) != 2 else out
+
+    def _dropout(self, func: Any, input: Any, p: float = 0.5, training: bool = True,
+                 inplace: bool = False, **other: Any) -> Any:  # fmt: skip
+        """Run the one kernel with a mask of bytes that CUDA runs, where the CPU draws floats and multiplies."""
+        training = other.pop("train", training)
+        if inplace or other or not training or not 0 < p < 1:
+            return func(input, p, training, **({"inplace": True} if inplace else {}), **other)
+        return torch.native_dropout(input, p, True)[0]
+
+    def _rms_norm(
+        self, func: Any, input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None
+    ) -> Any:
+        """Run CUDA's one kernel, in fp32 under autocast; the CPU takes it apart."""
+        if torch.is_autocast_enabled("cpu"):
+            input, weight = (t if t is None else t.float() for t in (input, weight))
+        if weight is not None and weight.dtype != input.dtype:
+            return func(input, normalized_shape, weight, eps)
+        return RmsNorm.apply(input, weight, math.prod(normalized_shape), self.record)
+
+    def _ctc_loss(self, log_probs: Any, targets: Any, *_lengths: Any, reduction: str = "mean",
+                  **_options: Any) -> torch.Tensor:  # fmt: skip
+        """Take every sequence at its full length: how long it is stands in the data."""
+        batched = log_probs if log_probs.dim() > 2 else log_probs[:, None]
+        per_target = targets.shape[-1] if targets.dim() > 1 else targets.numel() // batched.shape[1]
+        self.notes.add("connectionist temporal classification is costed at full lengths")
+        losses: torch.Tensor = Ctc.apply(batched, targets, per_target, self.record)
+        return {"mean": losses.mean, "sum": losses.sum, "none": lambda: losses}[reduction]()
+
+    def _grouped(self, x: Any, weight: Any) -> torch.Tensor:
+        if torch.is_autocast_enabled("cpu"):
+            x, weight = _halved(x, weight)
+            self.notes.add(GROUPED_IN_HALF)
+        out: torch.Tensor = GroupedProduct.apply(x, weight, self.record)
+        return out
 
     def _recurrent(self, name: str, x: Any, *rest: Any) -> Any:
         packed = isinstance(rest[0], torch.Tensor) and rest[0].dtype == torch.int64
@@ -156,5 +163,5 @@ class InterceptMode(TorchFunctionMode):
         dims = (layers, directions, steps, batch, x.shape[-1], hidden, _GATES[name])
         reserve = layers * directions * steps * batch * hidden * (_GATES[name] + 1)
         plan = (name, len(states), tuple(map(float, dims)), (*x.shape[:-1], directions * out_hidden), reserve)
-        out, *finals = _Recurrent.apply(self.record, plan, x, *tensors)
+        out, *finals = Recurrent.apply(self.record, plan, x, *tensors)
         return out, *finals

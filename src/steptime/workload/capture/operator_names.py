@@ -299,6 +299,7 @@ POINTWISE_UNTAGGED = frozenset(
         "binary_cross_entropy_backward",
         "binary_cross_entropy_with_logits",
         "lerp",
+        "floor_divide",
         "addcmul",
         "addcdiv",
         "_foreach_add",

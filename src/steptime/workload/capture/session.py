@@ -9,12 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from steptime.workload.capture.autocast import cuda_autocast
+from steptime.workload.capture.autocast import cuda_rules
 from steptime.workload.capture.classify import Work, base_name, work_of
+from steptime.workload.capture.fake import conversions
 from steptime.workload.capture.intercept import InterceptMode
 from steptime.workload.capture.operator_names import NO_KERNEL
 from steptime.workload.operator import Phase
@@ -24,6 +25,7 @@ DTYPES = {
     torch.float64: "fp64", torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16",
     torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8", torch.int8: "int8", torch.complex64: "fp32",
 }  # fmt: skip
+_DEVICE = torch.ops.prim.device.default
 # In-place operators that overwrite their target without reading it.
 _OVERWRITES = frozenset(
     ["copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"]
@@ -132,7 +134,14 @@ class Recorder(TorchDispatchMode):
             )
         )  # fmt: skip
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; torch's guard against it costs as much as a dispatch."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE:
+            return args[0].fake_device  # the commonest call by far, and no operator
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = base_name(func)
@@ -179,33 +188,6 @@ def _mutated(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     return found
 
 
-def to_fake(module: torch.nn.Module, mode: FakeTensorMode) -> None:
-    """Replace parameters and buffers by fake ones on the CPU, ties kept."""
-    made: dict[int, Any] = {}
-
-    def fake(t: torch.Tensor) -> Any:
-        if id(t) not in made:
-            meta = t.detach().to("meta")
-            twin: Any = FakeTensor(mode, meta, torch.device("cpu"))
-            if isinstance(t, torch.nn.Parameter):
-                twin = torch.nn.Parameter(twin, requires_grad=t.requires_grad)
-            made[id(t)] = twin
-        return made[id(t)]
-
-    for part in module.modules():
-        _replace_tensors(part, fake)
-
-
-def _replace_tensors(part: torch.nn.Module, fake: Callable[[torch.Tensor], Any]) -> None:
-    """Replace one module's parameters, buffers and plain tensor attributes."""
-    stores: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
-    for store in stores:
-        store.update({name: fake(t) for name, t in store.items() if t is not None})
-    for name, value in list(vars(part).items()):
-        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-            object.__setattr__(part, name, fake(value))
-
-
 @contextmanager
 def _hooks(recorder: Recorder) -> Iterator[None]:
     before = torch.nn.modules.module.register_module_forward_pre_hook(recorder.enter)
@@ -250,9 +232,11 @@ def record_step(
         _register(recorder, module, (args, kwargs))
         stack.enter_context(recorder)
         stack.enter_context(_hooks(recorder))
-        stack.enter_context(intercept)
+        stack.enter_context(intercept.everywhere())
+        stack.enter_context(conversions())
         stack.enter_context(torch.set_grad_enabled(loss_of is not None))
-        with cuda_autocast(autocast):
+        stack.enter_context(cuda_rules(autocast))
+        with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
             out = module(*args, **kwargs)
             loss = None if loss_of is None else loss_of(out)
         del out, args, kwargs

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ class Built:
     image_size: int = 0
     tokens_per_sample: int = 0
     causal_mask: bool = False
+    around: Callable[[], AbstractContextManager[None]] = nullcontext  # what holds while a step is recorded
+    notes: tuple[str, ...] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
 
 

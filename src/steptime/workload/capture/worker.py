@@ -56,7 +56,8 @@ def capture_here(request: CaptureRequest) -> Workload:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from steptime.workload.capture.session import record_step, to_fake
+    from steptime.workload.capture.fake import to_fake
+    from steptime.workload.capture.session import record_step
     from steptime.workload.capture.sources import build
     from steptime.workload.trace import merge, same_structure
 
@@ -82,10 +83,12 @@ def capture_here(request: CaptureRequest) -> Workload:
         notes.update(new_notes)
         return trace
 
-    traces = [record(batch) for batch in request.batches]
-    if len(traces) == 2 and not same_structure(*traces):
-        # a module that caches something in its first call is recorded again in its steady state
-        traces[0] = record(request.batches[0])
+    notes.update(built.notes)
+    with built.around():
+        traces = [record(batch) for batch in request.batches]
+        if len(traces) == 2 and not same_structure(*traces):
+            # a module that caches something in its first call is recorded again in its steady state
+            traces[0] = record(request.batches[0])
     return merge(
         traces, request.batches, model=request.model, task=request.task, precision=request.precision,
         parameters=_parameter_groups(built.module), image_size=built.image_size,

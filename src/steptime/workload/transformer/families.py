@@ -125,6 +125,8 @@ def _gpt2_layer(
         q, k, v = ops.split(
             tape, project(tape, h, 3 * d.hidden, d.hidden, shape, bias=True, adapted=True), [d.hidden] * 3
         )
+    if not shape.cached:  # decoding replaces whole caches: memory counts those
+        tape.keep(k, v)
     a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.heads, width=d.head_dim, width_v=d.head_dim,
                causal=1, rate=attention_rate, clamped=opt)  # fmt: skip
     del q, k, v, h
@@ -189,6 +191,8 @@ def _grouped_attention(
     if str(config["model_type"]).startswith(("qwen3", "gemma3")):
         q, k = (norm(tape, t, d.head_dim, shape, kind="rms") for t in (q, k))
     q, k = rotary(tape, q, *rope), rotary(tape, k, *rope)
+    if not shape.cached:  # decoding replaces whole caches: memory counts those
+        tape.keep(k, v)
     a = attend(tape, q, k, v, shape, heads=d.heads, kv_heads=d.kv_heads, width=d.head_dim, width_v=d.head_dim,
                causal=window_of(config, index, shape) if shape.tokens > 1 else 0)  # fmt: skip
     del q, k, v

@@ -81,6 +81,7 @@ class Tape:
         self._nodes: list[_Node] = []
         self._casts: dict[int, Tensor] = {}
         self._grads: list[Tensor] = []
+        self._kept: list[Tensor] = []
         self.recomputing = False
 
     # ---- tensors
@@ -101,6 +102,12 @@ class Tape:
             made.node.parameter = made
             self._nodes.append(made.node)
         return made
+
+    def keep(self, *tensors: Tensor) -> None:
+        """Keep keys and values for the tokens to come, as decoders do where nothing trains."""
+        for t in () if self.trains else tensors:
+            self.trace.storages[t.memory.number].role = "kv_cache"
+            self._kept.append(t)
 
     # ---- operators
 
