@@ -120,7 +120,11 @@ def residuals(judgement: Judgement) -> dict[str, dict[str, dict[str, float]]]:
 
 def _quantiles(ratios: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     return {
-        key: {"low_ratio": _order(values, QUANTILES[0]), "high_ratio": _order(values, QUANTILES[1]), "rows": len(values)}
+        key: {
+            "low_ratio": _order(values, QUANTILES[0]),
+            "high_ratio": _order(values, QUANTILES[1]),
+            "rows": len(values),
+        }
         for key, values in sorted(ratios.items())
         if len(values) >= MIN_ROWS
     }

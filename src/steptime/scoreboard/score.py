@@ -50,7 +50,9 @@ def coverage(low: ArrayLike, high: ArrayLike, measured: ArrayLike) -> float:
     return float(np.mean((np.asarray(low) <= value) & (value <= np.asarray(high))))
 
 
-def _coverage(low: ArrayLike | None, high: ArrayLike | None, measured: ArrayLike, rows: ArrayLike | None) -> float | None:
+def _coverage(
+    low: ArrayLike | None, high: ArrayLike | None, measured: ArrayLike, rows: ArrayLike | None
+) -> float | None:
     if low is None or high is None or rows is None:
         return None
     chosen = np.asarray(rows, dtype=bool)
