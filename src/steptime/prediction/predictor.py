@@ -20,6 +20,7 @@ from steptime.prediction.optimizer_rows import with_optimizer
 from steptime.prediction.peaks import check_precision, peak_of
 from steptime.prediction.prediction import OperatorTimes, Prediction
 from steptime.prediction.provenance import family_of, provenance_of, sources_of
+from steptime.prediction.remarks import remarks_on
 from steptime.workload.models import ModelRequest, load_workload
 from steptime.workload.operator import Phase
 from steptime.workload.precision import to_precision
@@ -145,6 +146,7 @@ def _prediction(
         dtype=product_dtype(recipe.precision),
     )
     traffic = float((operators.bytes_read + operators.bytes_written) @ operators.count)
+    remarks = remarks_on(operators, recipe, accelerator, step_time_s=step_s, peak_flops_per_s=peak)
     return Prediction(
         model=workload.model, accelerator=accelerator, recipe=recipe, step_time_s=step_s, step_time_low_s=low,
         step_time_high_s=high, forward_s=phases[Phase.FORWARD], backward_s=phases[Phase.BACKWARD],
@@ -158,7 +160,7 @@ def _prediction(
         num_parameters=workload.num_parameters, num_trainable_parameters=workload.num_trainable_parameters,
         tokens_per_sample=workload.tokens_per_sample, memory=memory,
         fits=memory.fits, provenance=provenance,
-        fallbacks=_fallbacks(workload, times, i, note, memory.fallbacks), sources=sources_of(accelerator, times.origins, i),
+        fallbacks=(*_fallbacks(workload, times, i, note, memory.fallbacks), *remarks), sources=sources_of(accelerator, times.origins, i),
         times=OperatorTimes(
             operators=operators, device_s=device, host_s=host, compute_floor_s=times.compute_floor_s[:, i],
             memory_floor_s=times.memory_floor_s[:, i],

@@ -95,7 +95,8 @@ def _fp8(workload: Workload) -> Workload:
     with delayed scaling; what would settle it: a kernel trace of a TE layer.
     """
     table = workload.operators
-    sizes = table.dims.at(1.0 if not workload.fixed_batch else float(workload.fixed_batch))[:, 1:4]
+    # a dimension that grows with the batch is aligned where the batch is: whoever runs fp8 pads it
+    sizes = table.dims.at(float(workload.fixed_batch or FP8_MULTIPLE))[:, 1:4]
     aligned = ((sizes % FP8_MULTIPLE) == 0).all(axis=1)
     linear = (table.kind == Kind.GEMM) & np.isin(table.dtype, _HALVES) & (table.dims.base[:, 0] == 1)
     chosen = linear & aligned & (table.dims.per_sample[:, 0] == 0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 
+from published.own_models import configuration, gpt
 from rooms.prediction.asking import ask
 from steptime.errors import StepTimeError
 
@@ -102,3 +104,59 @@ def test_a_prediction_lies_in_its_own_interval_and_says_what_machines_read(
 def test_a_precision_that_the_accelerator_lacks_is_refused_with_those_it_has() -> None:
     with pytest.raises(StepTimeError, match=r"V100.*fp8.*fp16, fp32"):
         ask("resnet50", "v100", precision="fp8")
+
+
+@pytest.mark.parametrize("on", ["v100", "a100", "h100 sxm"])
+def test_a_dimension_that_is_no_multiple_of_8_loses_the_fast_path(on: str, tmp_path: Path) -> None:
+    """Less work that takes longer: products of 3,071 columns for 3,072."""
+
+    def first_product_s(inner: int) -> float:
+        model = configuration(tmp_path, gpt(768, 12, 12, 50_304, n_inner=inner))
+        p = ask(model, on, batch=8, seq_len=1024, precision="amp-fp16")
+        o = p.times.operators
+        return float(p.times.device_s[(o.kind == "gemm") & (o.dims[:, 2] == inner)][0])
+
+    assert first_product_s(3071) > 1.2 * first_product_s(3072)
+
+
+@pytest.mark.needs_torch
+def test_a_frozen_backbone_has_no_backward_and_no_states() -> None:
+    """Only the head of 2,049,000 parameters is trained: a forward is left, and nothing of it is kept."""
+    whole, head = (
+        ask("torchvision/resnet50", "a100", batch=32, precision="amp-fp16", freeze=pattern)
+        for pattern in ("", "^(?!fc)")
+    )
+    assert head.num_parameters == whole.num_parameters
+    assert head.num_trainable_parameters == 2048 * 1000 + 1000
+    assert head.memory.parts["optimizer"] == 8 * head.num_trainable_parameters
+    assert head.flops / whole.flops == pytest.approx(1 / 3, rel=0.03)
+    assert head.memory.parts.get("activations", 0) < 0.05 * whole.memory.parts["activations"]
+    assert head.step_time_s < 0.6 * whole.step_time_s
+
+
+@pytest.mark.needs_torch
+def test_recomputed_blocks_trade_a_third_of_time_for_most_activations() -> None:
+    plain, recomputed = (
+        ask("gpt2", "a100", batch=8, seq_len=1024, precision="amp-bf16", checkpointing=c) for c in ("none", "full")
+    )  # fmt: skip
+    assert recomputed.memory.parts["activations"] < 0.5 * plain.memory.parts["activations"]
+    assert recomputed.memory.peak_allocated_bytes < 0.8 * plain.memory.peak_allocated_bytes
+    assert 1.15 < recomputed.step_time_s / plain.step_time_s < 1.45
+    assert recomputed.model_flops == plain.model_flops
+    assert recomputed.mfu < recomputed.hfu
+
+
+def test_momentum_is_one_copy_of_the_parameters() -> None:
+    assert optimizer_bytes("sgd-momentum") == pytest.approx(4 * 124_439_808, rel=1e-4)
+
+
+def test_a_tied_output_layer_has_work_and_no_parameters() -> None:
+    """Tying removes the output layer's parameters and none of its work."""
+    tied, untied = (
+        ask(n, "h100 sxm", task="infer", batch=1, seq_len=256) for n in ("llama-3.2-1b", "llama-3-8b")
+    )
+    assert tied.num_parameters == 1_235_814_400
+    head = 2 * 128_256 * 2048 * 256
+    blocks = 2 * 256 * (tied.num_parameters - 128_256 * 2048)
+    assert tied.flops == pytest.approx(blocks + head, rel=0.02)
+    assert untied.num_parameters == 8_030_261_248
