@@ -8,7 +8,8 @@ StepTimeError                 anything a user can mend; the CLI prints its sente
 ├── WorkloadError             a workload file is damaged or from another schema
 ├── CaptureError              a model could not be captured: it raised, hung, or branches on its data
 ├── UnsupportedPrecisionError the accelerator has no unit for this precision
-└── MissingExtraError         an optional dependency is needed; names the extra
+├── MissingExtraError         an optional dependency is needed; names the extra
+└── PluginError               an installed plug-in cannot be used
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class MissingExtraError(StepTimeError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional dependency: pip install 'steptime[{extra}]'.")
+
+
+class PluginError(StepTimeError):
+    """An installed plug-in cannot be used."""
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:

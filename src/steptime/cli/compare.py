@@ -37,7 +37,7 @@ def compare_command(  # every option of the command is an argument
     as_json: o.Json = False,
 ) -> None:
     """Compare MODEL on several accelerators; ratios are to the first."""
-    from steptime.prediction import predict
+    from steptime.prediction import predict_request
 
     recipe = o.make_recipe(
         task=task, infer=infer, batch=batch, precision=precision, compiled=compiled, cuda_graph=cuda_graph,
@@ -49,7 +49,7 @@ def compare_command(  # every option of the command is an argument
         context_len=context_len, attention=attention, lora_rank=lora_rank, freeze=freeze, input_dtype=input_dtype,
     )  # fmt: skip
     with working(f"predicting {model}"):
-        predictions = predict(request, recipe, on)
+        predictions = predict_request(request, recipe, on)
     if plot is not None:
         from steptime.cli.plot import draw
 

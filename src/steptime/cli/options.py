@@ -9,7 +9,7 @@ import typer
 
 from steptime.errors import InputError
 from steptime.workload.models import ModelRequest
-from steptime.workload.recipe import Recipe, parse_precision
+from steptime.workload.recipe import TRAINING_BATCH, Recipe, parse_precision
 
 Model = Annotated[
     str,
@@ -67,8 +67,6 @@ PlotFile = Annotated[
     Path | None, typer.Option("--plot", help="Draw roofline and breakdown to a .png, .svg or .html file.")
 ]
 
-DEFAULT_TRAIN_BATCH = 32
-
 
 def parse_shape(text: str) -> tuple[int, ...]:
     """Read ``3,224,224``.
@@ -104,7 +102,7 @@ def make_recipe(*, task: str, infer: bool, batch: int | None, precision: str, co
         raise InputError(f"--infer contradicts --task {task}: give one of them.")
     task = "infer" if infer else task
     return Recipe(
-        task=task, batch=(DEFAULT_TRAIN_BATCH if task == "train" else 1) if batch is None else batch,
+        task=task, batch=(TRAINING_BATCH if task == "train" else 1) if batch is None else batch,
         precision=parse_precision(precision), mode="compiled" if compiled else "cuda-graph" if cuda_graph else "eager",
         checkpointing="full" if checkpointing else "none", **rest,
     )  # fmt: skip

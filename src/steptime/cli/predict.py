@@ -50,7 +50,7 @@ def predict_command(  # every option of the command is an argument
 ) -> None:
     """Predict step time, memory and throughput of MODEL on an accelerator."""
     from steptime.prediction import explain as explanation_of
-    from steptime.prediction import largest_batch_of, predict
+    from steptime.prediction import largest_batch_of, predict_request
 
     recipe = o.make_recipe(
         task=task, infer=infer, batch=batch, precision=precision, compiled=compiled, cuda_graph=cuda_graph,
@@ -64,7 +64,7 @@ def predict_command(  # every option of the command is an argument
         context_len=context_len, attention=attention, lora_rank=lora_rank, freeze=freeze, input_dtype=input_dtype,
     )  # fmt: skip
     with working(f"predicting {model}"):
-        predictions = predict(request, recipe, on)
+        predictions = predict_request(request, recipe, on)
         largest = [
             largest_batch_of(request, recipe, p.accelerator) if largest_batch else None for p in predictions
         ]

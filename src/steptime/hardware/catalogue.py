@@ -18,6 +18,7 @@ from steptime.hardware.link import Link
 from steptime.hardware.names import are_among, distinguishing, plain, words_of
 from steptime.hardware.reader import accelerators_in, links_in, read_tables
 from steptime.hardware.shelf import built_in_tables
+from steptime.plugins import catalogue_folders
 
 VARIABLE = "STEPTIME_CATALOGUE"
 _REMARK = re.compile(r"\([^)]*\)")
@@ -156,7 +157,9 @@ def _taken(accelerator: Accelerator, typed: str) -> Match:
 
 
 def user_folders() -> tuple[Path, ...]:
-    """Return the folders of user records; later ones override earlier ones and the built-in shelf.
+    """Return the folders of users' records: plug-ins', the platform's, those that STEPTIME_CATALOGUE names.
+
+    Later ones override earlier ones and the built-in shelf.
 
     Raises
     ------
@@ -168,7 +171,7 @@ def user_folders() -> tuple[Path, ...]:
     for path in named:
         if not path.is_dir():
             raise CatalogueError(f"{VARIABLE} names {path}, which is no folder.")
-    return (*((own,) if own.is_dir() else ()), *named)
+    return (*catalogue_folders(), *((own,) if own.is_dir() else ()), *named)
 
 
 def load_catalogue() -> Catalogue:

@@ -107,7 +107,8 @@ def _times_of(
     run: Mapping[str, Any],
 ) -> tuple[FloatArray, Choice]:  # fmt: skip
     """Time rows of one kind as if in ``dtype``, with the fit that was used."""
-    dtypes = machines.effective_dtypes(dtype)
+    # only products need units for a dtype
+    dtypes = machines.effective_dtypes(dtype) if kind in _FORMULAS else [dtype] * len(machines.accelerators)
     fit = choose(_folder(kind), machines.accelerators, dtypes, by_name)
     energy = {"energy_j": flop_energy_j(machines.accelerators, dtypes, by_name)} if kind == Kind.GEMM else {}
     return _FORMULAS.get(kind, rows.memory_bound)(block, machines, dtype, fit, **run, **energy), fit

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from steptime.errors import UnsupportedPrecisionError
 from steptime.hardware import Accelerator
+from steptime.prediction.units_of import units_of
 from steptime.workload.recipe import product_dtype
 
 FloatArray = NDArray[np.float64]
@@ -45,6 +46,11 @@ def peak_of(accelerator: Accelerator, dtype: str) -> tuple[float, str]:
     if instead is not None and other is not None:
         return instead, other
     possible = ", ".join(sorted(d for d in accelerator.peak_flops_per_s if d in ELEMENT_BYTES))
+    if not possible:
+        raise UnsupportedPrecisionError(
+            f"No peak rate of {accelerator.name} is published, so it cannot be predicted; a record in a folder that "
+            "STEPTIME_CATALOGUE names can add one."
+        )
     raise UnsupportedPrecisionError(f"{accelerator.name} cannot multiply in {dtype}; it can in {possible}.")
 
 
@@ -79,13 +85,14 @@ class Machines:
             values = [getattr(a, name) for a in accelerators]
             return np.array([absent if v is None else v for v in values], dtype=float)
 
+        units = [units_of(a) for a in accelerators]
         return cls(
             accelerators=tuple(accelerators),
             bandwidth_bytes_per_s=column("memory_bandwidth_bytes_per_s", np.nan),
             l1_bytes=column("shared_memory_per_unit_bytes", 0.0),
             l2_bytes=column("l2_bytes", 0.0),
-            num_units=column("num_units", np.nan),
-            clock_hz=column("boost_clock_hz", np.nan),
+            num_units=np.array([u.num_units for u in units], dtype=float),
+            clock_hz=np.array([u.clock_hz for u in units], dtype=float),
             power_limit_w=column("power_limit_w", np.inf),
         )
 

@@ -31,7 +31,7 @@ FloatArray = NDArray[np.float64]
 IN_STEP_DTYPES = ("fp16", "bf16")  # whole steps were measured in half precision
 
 
-def predict(request: ModelRequest, recipe: Recipe, on: Sequence[str]) -> list[Prediction]:
+def predict_request(request: ModelRequest, recipe: Recipe, on: Sequence[str]) -> list[Prediction]:
     """Predict a model by name on accelerators by name.
 
     Parameters

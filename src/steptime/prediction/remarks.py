@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steptime.hardware import Accelerator
+from steptime.prediction.units_of import units_of
 from steptime.workload.operator import Kind
 from steptime.workload.recipe import Recipe
 from steptime.workload.table import Operators
@@ -22,7 +23,7 @@ def remarks_on(
         By which utilisation is counted.
     """
     convolves = bool((operators.kind == Kind.CONVOLUTION).any())
-    told = []
+    told = [units_of(accelerator).note] if units_of(accelerator).note else []
     if recipe.precision == "fp32" and convolves and "tf32" in accelerator.supported_precisions:
         told.append(
             "convolutions are timed in true fp32: PyTorch lets them use TF32 unless torch.backends.cudnn.allow_tf32 "

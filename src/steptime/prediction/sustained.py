@@ -29,12 +29,9 @@ def flop_energy_j(
     for i, (accelerator, dtype) in enumerate(zip(accelerators, dtypes, strict=True)):
         energy[i] *= _work_per_operation(accelerator, fit.dtype[i], dtype)
         origin = by_name.get(fit.origin[i])
-        if (
-            dtype == _SCALED
-            and origin is not None
-            and origin.compute_capability != accelerator.compute_capability
-        ):
-            energy[i] *= _drawn(accelerator.compute_capability) / _drawn(origin.compute_capability)
+        drawn = None if origin is None else (_drawn(*_chip(accelerator)), _drawn(*_chip(origin)))
+        if dtype == _SCALED and drawn and all(drawn):
+            energy[i] *= drawn[0] / drawn[1]
     return energy
 
 
@@ -46,12 +43,17 @@ def _work_per_operation(accelerator: Accelerator, fitted: str, dtype: str) -> fl
     return peaks[fitted] / peaks[dtype]
 
 
+def _chip(accelerator: Accelerator) -> tuple[str, str]:
+    """Name a kind of chip: by its maker and compute capability, or its architecture where it has no such number."""
+    return accelerator.vendor, accelerator.compute_capability or accelerator.architecture
+
+
 @lru_cache(maxsize=64)
-def _drawn(compute_capability: str) -> float:
-    """Median of power limit over fp32 peak of all boards with one kind of chip, in J; 1 where nothing is known."""
+def _drawn(vendor: str, chip: str) -> float:
+    """Median of power limit over fp32 peak of all boards with one kind of chip, in J; 0 where nothing is known."""
     boards = [
         a.power_limit_w / a.peak_flops_per_s[_SCALED]
         for a in load_catalogue().accelerators
-        if a.compute_capability == compute_capability and a.power_limit_w and _SCALED in a.peak_flops_per_s
+        if _chip(a) == (vendor, chip) and a.power_limit_w and _SCALED in a.peak_flops_per_s
     ]
-    return median(boards) if boards and compute_capability else 1.0
+    return median(boards) if boards else 0.0

@@ -3,6 +3,7 @@
 resnet50, bert-large            the bundled zoo and configurations; no torch needed
 path/to/config.json             a Hugging Face configuration
 path/to/NAME.workload.json.gz   a workload that was captured before
+PREFIX/NAME                     from a plug-in that has this prefix
 timm/NAME torchvision/NAME hf/NAME file.py:factory package.module:factory   captured through torch
 """
 
@@ -16,7 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from steptime.errors import InputError, UnknownNameError
+from steptime.errors import InputError, PluginError, UnknownNameError
+from steptime.plugins import model_source
 from steptime.workload.capture import CaptureRequest, capture
 from steptime.workload.file import SUFFIX, load
 from steptime.workload.operator import Kind
@@ -85,6 +87,9 @@ def load_workload(request: ModelRequest) -> Workload:
     """
     if request.name.endswith(SUFFIX):
         return _as_asked(load(Path(request.name)), request)
+    brought = _from_plugin(request)
+    if brought is not None:
+        return brought
     bundled = _from_zoo(request)
     if bundled is not None:
         return bundled
@@ -103,6 +108,19 @@ def load_workload(request: ModelRequest) -> Workload:
         "model", request.name, known_models(),
         "Give timm/NAME, torchvision/NAME, a config.json or file.py:factory for a model that is not bundled.",
     )  # fmt: skip
+
+
+def _from_plugin(request: ModelRequest) -> Workload | None:
+    prefix, slash, _ = request.name.partition("/")
+    source = model_source(prefix) if slash else None
+    if source is None:
+        return None
+    workload = source(request)
+    if not isinstance(workload, Workload):
+        raise PluginError(
+            f"The plug-in for {prefix}/ gave a {type(workload).__name__}; a Workload is needed."
+        )
+    return _as_asked(workload, request)
 
 
 def _name_to_capture(request: ModelRequest) -> str:

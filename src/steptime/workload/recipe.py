@@ -10,6 +10,7 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
 TASKS = ("train", "infer", "prefill", "decode")
 MODES = ("eager", "compiled", "cuda-graph")
 CHECKPOINTING = ("none", "full")
+TRAINING_BATCH = 32  # samples of a training step when nobody says how many
 IMPLEMENTATIONS = ("foreach", "fused", "for-loop")
 _SPELLINGS = {"amp": "amp-fp16", "half": "fp16", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
               "amp_fp16": "amp-fp16", "amp_bf16": "amp-bf16", "fp16-amp": "amp-fp16", "bf16-amp": "amp-bf16",
