@@ -94,9 +94,7 @@ def test_a_longer_context_is_never_faster(case: dict[str, Any]) -> None:
 
 @given(case=attentions())
 def test_a_part_of_the_scores_never_costs_more_than_all(case: dict[str, Any]) -> None:
-    assert time_s(case) <= time_s(case, causal_fraction=1.0) * (
-        1 + 0.01
-    )  # a block cut by the diagonal may be counted whole
+    assert time_s(case) <= time_s(case, causal_fraction=1.0) * (1 + 1e-9)
 
 
 @given(case=attentions())

@@ -65,7 +65,7 @@ def calibrate_command(
         with working(f"fitting {formula}"):
             sets = list(fit(data))
     except FileNotFoundError as error:
-        raise InputError(f"The table {error.filename} is missing from {data}.") from None
+        raise InputError(f"A table is missing from {data}: {error.filename or error}.") from None
     for fitted in sets:
         path = write(fitted, shelf / _folder(fitted.formula))
         reached = (

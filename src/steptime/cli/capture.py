@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -45,11 +46,11 @@ def capture_command(  # every option of the command is an argument
     as_json: o.Json = False,
 ) -> None:
     """Record one step of MODEL on fake tensors and write it to a file."""
-    if time_limit <= 0 or memory_limit <= 0:
-        raise InputError("--time-limit and --memory-limit must be above zero.")
+    if not (0 < time_limit < math.inf and 0 < memory_limit < math.inf):
+        raise InputError("--time-limit and --memory-limit must be numbers above zero.")
     known = parse_precision(precision)
     request = CaptureRequest(
-        model=model, task="train" if task == "train" else "infer",
+        model=model, task=task,
         precision={"tf32": "fp32", "fp8": "amp-bf16"}.get(known, known),
         batches=(batch,) if fixed_batch else (2, 3), image_size=image_size, seq_len=seq_len,
         input_shape=o.parse_shape(input_shape), input_dtype=input_dtype, attention=attention, freeze=freeze,

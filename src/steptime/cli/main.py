@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -41,16 +43,43 @@ verbs.mount(app)
 app.add_typer(catalogue.app, name="catalogue")
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C, as nothing between here and the command catches it."""
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise _Interrupted
+
+
 def main() -> None:
     """Run the command line; errors that a user can mend end with one sentence and exit code 2."""
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except StepTimeError as error:
-        typer.secho(f"steptime: {error}", err=True, fg="red")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.secho("steptime: interrupted", err=True)
-        sys.exit(130)
+        _end(str(error), code=2)
+    except _Interrupted:
+        _end("interrupted", code=130)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe has gone: nobody is left to tell
         sys.exit(0)
+    except MemoryError:
+        _end(
+            "there is not enough memory on this machine for that; ask for a smaller step or accumulation.",
+            code=2,
+        )
+    except Exception as error:
+        if os.environ.get("STEPTIME_DEBUG"):
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        _end(
+            f"this is a fault of steptime ({what}); please report it with what STEPTIME_DEBUG=1 prints.",
+            code=1,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(sentence: str, *, code: int) -> NoReturn:
+    typer.secho(f"steptime: {sentence}", err=True, fg="red")
+    sys.exit(code)

@@ -39,7 +39,7 @@ def draw(predictions: Sequence[Prediction], path: Path) -> None:
     try:
         _save(figure, path)
     except OSError as error:
-        raise InputError(f"The plot cannot be written to {path}: {error.strerror}.") from None
+        raise InputError(f"The plot cannot be written to {path}: {error.strerror or error}.") from None
 
 
 def _save(figure: Any, path: Path) -> None:

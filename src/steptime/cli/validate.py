@@ -90,7 +90,7 @@ def _written(path: Path | None, act: Any) -> None:
     try:
         act(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
 
 
 @contextmanager

@@ -243,11 +243,11 @@ def _work(
     # steps on the diagonal are computed whole, at least a half of one for each block
     walked = np.where(part < 1, steps * part + np.maximum(rows / STEP, 1.0) / 2, steps)
     walked = np.minimum(walked, steps)
-    splits = (back == 0) & (skv > sq)
-    split = np.where(splits, np.clip(units / blocks, 1.0, np.maximum(walked, 1.0)), 1.0)
+    splits, longest = (back == 0) & (skv > sq), np.minimum(steps, 2 * walked)
+    split = np.where(splits, np.clip(units / blocks, 1.0, np.maximum(longest, 1.0)), 1.0)
     return _Work(
         rows=rows, filled=np.minimum(across, rows) * width / (WIDTH * WIDTH), blocks=blocks, steps=walked,
-        longest=np.minimum(steps, 2 * walked) / split, split=split,
+        longest=longest / split, split=split,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from steptime.workload.recipe import Recipe, product_dtype
 from steptime.workload.table import Operators, Workload
 
 FloatArray = NDArray[np.float64]
+MOST_OCCURRENCES = 20_000_000  # of operators in one step: arrays of some hundred MB
 IN_STEP_DTYPES = ("fp16", "bf16")  # whole steps were measured in half precision
 
 
@@ -107,6 +108,12 @@ def _check(workload: Workload, recipe: Recipe) -> None:
 
 def _step(workload: Workload, recipe: Recipe) -> _Step:
     operators = workload.operators.at(recipe.batch)
+    if recipe.accumulation * len(workload.sequence) > MOST_OCCURRENCES:
+        most = MOST_OCCURRENCES // len(workload.sequence)
+        raise InputError(
+            f"An accumulation of {recipe.accumulation:,} is too long to lay out: {most:,} at most for {workload.model}; "
+            "time per sample does not change beyond a few."
+        )
     sequence = np.tile(workload.sequence, recipe.accumulation)
     operators = replace(operators, count=operators.count * recipe.accumulation)
     if recipe.trains:

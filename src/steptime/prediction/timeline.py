@@ -52,4 +52,4 @@ def write_trace(prediction: Prediction, path: Path) -> None:
     try:
         path.write_text(json.dumps(content), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"The trace cannot be written to {path}: {error.strerror}.") from None
+        raise InputError(f"The trace cannot be written to {path}: {error.strerror or error}.") from None

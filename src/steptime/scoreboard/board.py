@@ -16,7 +16,7 @@ from steptime.scoreboard.kernel_tables import judge_kernels
 from steptime.scoreboard.score import Score, score
 from steptime.scoreboard.steps import judge_steps
 from steptime.scoreboard.tables import STEP_TABLES, is_memory_table, read_table, recognise
-from steptime.scoreboard.verdicts import Judgement, Verdict
+from steptime.scoreboard.verdicts import Judgement, NotMapped, Verdict
 
 Progress = Callable[[str, int, int], None]
 QUANTILES = (0.1, 0.9)
@@ -37,12 +37,26 @@ def judge_file(
     if limit and len(table) > limit:
         table = table.sample(limit, random_state=SEED).sort_index()
     if dataset not in STEP_TABLES:
-        return judge_kernels(table, dataset, held_out=held_out), table
+        return _sound(judge_kernels(table, dataset, held_out=held_out)), table
     if held_out and dataset == "timm_single_gpu":
         table = table[is_held_out(table["model"])]
     records = table.to_dict("records")
     judgement = judge_steps(records, dataset, progress)
-    return _renumbered(judgement, list(table.index)), table
+    return _renumbered(_sound(judgement), list(table.index)), table
+
+
+def _sound(judgement: Judgement) -> Judgement:
+    """Set aside the rows whose measurement is no number above zero."""
+    sound = [bool(0 < v.measured < np.inf) for v in judgement.verdicts]
+    refused = [
+        NotMapped(row=v.row, dataset=v.dataset, accelerator=v.accelerator, reason="the measurement is no number above zero")
+        for v, yes in zip(judgement.verdicts, sound, strict=True)
+        if not yes
+    ]  # fmt: skip
+    return Judgement(
+        verdicts=[v for v, yes in zip(judgement.verdicts, sound, strict=True) if yes],
+        not_mapped=[*judgement.not_mapped, *refused],
+    )
 
 
 def _renumbered(judgement: Judgement, index: Sequence[Any]) -> Judgement:

@@ -69,9 +69,10 @@ def _text(row: Mapping[str, Any], key: str) -> str:
 def _number(row: Mapping[str, Any], key: str) -> float | None:
     text = _text(row, key)
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return None
+    return value if math.isfinite(value) else None
 
 
 def _model(row: Mapping[str, Any]) -> str:
@@ -119,17 +120,17 @@ def _optimizer(row: Mapping[str, Any], dataset: str) -> str:
 def _measured(row: Mapping[str, Any]) -> tuple[str, float]:
     for key in ("step_ms", "step_time_ms", "latency_ms", "measured_ms"):
         value = _number(row, key)
-        if value:
+        if value and value > 0:
             return "step_time_s", value / 1e3
     throughput, batch = _number(row, "throughput_samples_per_s"), _number(row, "batch")
-    if throughput and batch:
+    if throughput and batch and throughput > 0:
         return "step_time_s", batch / throughput
     raise NotMappedError("the row has no step time, latency or throughput")
 
 
 def _memory(row: Mapping[str, Any]) -> tuple[str, float]:
     size, kind = _number(row, "peak_memory_gb"), _text(row, "memory_kind")
-    if not size:
+    if not size or size < 0:
         raise NotMappedError("the row has no peak memory")
     return ("peak_allocated_bytes" if "max_memory_allocated" in kind else "device_bytes"), size * 1e9
 
@@ -205,5 +206,5 @@ def _image_size(row: Mapping[str, Any]) -> int:
     text = _text(row, "image_size")
     try:
         return int(float(text)) if text else 0
-    except ValueError:
+    except (ValueError, OverflowError):
         raise NotMappedError(f"image size '{text}' is not one size") from None

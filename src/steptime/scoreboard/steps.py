@@ -12,7 +12,7 @@ from steptime.errors import StepTimeError
 from steptime.memory import memory_of
 from steptime.prediction import Prediction, predict_workload
 from steptime.prediction.provenance import family_of
-from steptime.scoreboard.cases import Case, NotMappedError, read_case
+from steptime.scoreboard.cases import Case, read_case
 from steptime.scoreboard.verdicts import Judgement, NotMapped, Verdict
 from steptime.workload.capture import CaptureRequest, capture_many
 from steptime.workload.file import SUFFIX, load
@@ -30,7 +30,7 @@ def judge_steps(rows: Sequence[Mapping[str, Any]], dataset: str, progress: Progr
     for index, row in enumerate(rows):
         try:
             cases.append(read_case(row, index, dataset))
-        except NotMappedError as reason:
+        except StepTimeError as reason:
             judgement.not_mapped.append(_refused(index, dataset, row, str(reason)))
     by_request: dict[ModelRequest, list[Case]] = {}
     for case in cases:

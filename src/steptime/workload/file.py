@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from steptime.errors import WorkloadError
+from steptime.errors import InputError, WorkloadError
 from steptime.workload.operator import NUM_DIMS
+from steptime.workload.sound import faults_of
 from steptime.workload.table import Affine, OperatorTable, ParameterGroup, StorageTable, Workload
 
 SCHEMA = "steptime.workload/1"
@@ -76,7 +78,13 @@ _FACTS = ("model", "task", "precision", "forward_end", "image_size", "tokens_per
 
 
 def save(workload: Workload, path: Path) -> None:
-    """Write ``workload`` to ``path``; the same workload gives the same bytes."""
+    """Write ``workload`` to ``path``; the same workload gives the same bytes.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written.
+    """
     content: dict[str, Any] = {"schema": SCHEMA, **{f: getattr(workload, f) for f in _FACTS}}
     content["unknown_operators"], content["notes"] = list(workload.unknown_operators), list(workload.notes)
     content["origin"] = dict(workload.origin)
@@ -85,11 +93,14 @@ def save(workload: Workload, path: Path) -> None:
         table = getattr(workload, name)
         content[name] = {f.name: _encode(getattr(table, f.name)) for f in fields(table)}
     content["sequence"] = workload.sequence.tolist()
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, separators=(",", ":")).encode()
     scratch = path.with_name(path.name + ".part")
-    scratch.write_bytes(gzip.compress(text, 9, mtime=0))
-    scratch.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(gzip.compress(text, 9, mtime=0))
+        scratch.replace(path)
+    except OSError as error:
+        raise InputError(f"The workload cannot be written to {path}: {error.strerror or error}.") from None
 
 
 def load(path: Path) -> Workload:
@@ -104,7 +115,7 @@ def load(path: Path) -> Workload:
         content = json.loads(gzip.decompress(path.read_bytes()))
     except FileNotFoundError:
         raise WorkloadError(f"There is no workload file {path}.") from None
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise WorkloadError(
             f"{path} is no workload file or is damaged ({error}); capture it again."
         ) from None
@@ -112,11 +123,15 @@ def load(path: Path) -> Workload:
     if schema != SCHEMA:
         raise WorkloadError(f"{path} has schema {schema!r}, this version reads {SCHEMA!r}; capture it again.")
     try:
-        return _workload(content)
+        workload = _workload(content)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
         raise WorkloadError(
             f"{path} is damaged ({type(error).__name__}: {error}); capture it again."
         ) from None
+    fault = next(faults_of(workload), "")
+    if fault:
+        raise WorkloadError(f"{path} is damaged ({fault}); capture it again.")
+    return workload
 
 
 def _workload(content: dict[str, Any]) -> Workload:

@@ -19,7 +19,7 @@ from typing import Any
 
 from steptime.errors import InputError, PluginError, UnknownNameError
 from steptime.plugins import model_source
-from steptime.workload.capture import CaptureRequest, capture
+from steptime.workload.capture import CaptureRequest, capture, check_choices
 from steptime.workload.file import SUFFIX, load
 from steptime.workload.operator import Kind
 from steptime.workload.precision import source_precision, to_precision
@@ -45,6 +45,28 @@ class ModelRequest:
     input_shape: tuple[int, ...] = ()
     input_dtype: str = "float32"
     fixed_batch: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no model can be asked for.
+
+        Raises
+        ------
+        InputError
+            When a size is negative, an option unknown, or the name empty.
+        """
+        if not self.name.strip(":/. "):
+            raise InputError(
+                f"'{self.name}' names no model: give one like resnet50, timm/NAME or file.py:factory."
+            )
+        for what in ("image_size", "seq_len", "context_len", "lora_rank", "fixed_batch"):
+            value = getattr(self, what)
+            if not isinstance(value, int) or value < 0:
+                raise InputError(
+                    f"The {what.replace('_', ' ')} must be a whole number and cannot be negative, not {value!r}."
+                )
+        check_choices(attention=self.attention, input_dtype=self.input_dtype, freeze=self.freeze)
+        if self.context_len and self.task != "decode":
+            raise InputError(f"A context length is for --task decode, not for {self.task}.")
 
 
 @lru_cache(maxsize=1)
@@ -90,12 +112,9 @@ def load_workload(request: ModelRequest) -> Workload:
     brought = _from_plugin(request)
     if brought is not None:
         return brought
-    bundled = _from_zoo(request)
+    bundled = _from_zoo(request) or _from_config(request)
     if bundled is not None:
-        return bundled
-    built = _from_config(request)
-    if built is not None:
-        return built
+        return _without_idle_sizes(bundled, request)
     name = _name_to_capture(request)
     if name:
         return _captured(replace(request, name=name))
@@ -146,6 +165,21 @@ def _as_asked(workload: Workload, request: ModelRequest) -> Workload:
                 f"{request.name} was captured at {what.replace('_', ' ')} {have}, not {wanted}; capture it again."
             )
     return to_precision(workload, request.precision)
+
+
+def _without_idle_sizes(workload: Workload, request: ModelRequest) -> Workload:
+    """Refuse a size that would change nothing."""
+    images, tokens = workload.image_size, workload.tokens_per_sample
+    sizes = (("image_size", images, tokens), ("seq_len", tokens, images))
+    for what, have, other in sizes:
+        wanted = getattr(request, what)
+        if wanted and wanted != have and (have or other) and request.task != "decode":
+            told = f"has {have} and no other when it is bundled" if have else "has none"
+            raise InputError(
+                f"{request.name} cannot be given the {what.replace('_', ' ')} {wanted}: it {told}; leave it away, or "
+                "give file.py:factory."
+            )
+    return workload
 
 
 def _changes_operators(request: ModelRequest) -> bool:

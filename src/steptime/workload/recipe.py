@@ -10,6 +10,7 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
 TASKS = ("train", "infer", "prefill", "decode")
 MODES = ("eager", "compiled", "cuda-graph")
 CHECKPOINTING = ("none", "full")
+MOST_SAMPLES = 2**40  # beyond any data set
 TRAINING_BATCH = 32  # samples of a training step when nobody says how many
 IMPLEMENTATIONS = ("foreach", "fused", "for-loop")
 _SPELLINGS = {"amp": "amp-fp16", "half": "fp16", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
@@ -64,6 +65,8 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"The {name} must be a whole number of at least 1, not {value!r}.")
+            if value > MOST_SAMPLES:
+                raise InputError(f"The {name} can be {MOST_SAMPLES:,} at most, not {value:,}.")
 
     @property
     def trains(self) -> bool:

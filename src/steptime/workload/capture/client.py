@@ -49,6 +49,15 @@ def cached_path(request: CaptureRequest) -> Path:
     return cache_folder() / f"{request.digest(*_versions(request))}{SUFFIX}"
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"The folder of captures {folder} cannot be made ({error.strerror or error}): name another with STEPTIME_CACHE."
+        ) from None
+
+
 def _need_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("Capturing a model", "torch")
@@ -113,15 +122,19 @@ def capture(
     path = cached_path(request)
     if not (use_cache and path.exists()):
         _need_torch()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = subprocess.Popen(
                 [sys.executable, *_WORKER, str(path)], stdin=subprocess.PIPE, stdout=out, stderr=err
             )
             assert child.stdin is not None
-            child.stdin.write(request.to_json().encode())
-            child.stdin.close()
-            _wait(child, request.model, time_limit_s, memory_limit_bytes)
+            try:
+                child.stdin.write(request.to_json().encode())
+                child.stdin.close()
+                _wait(child, request.model, time_limit_s, memory_limit_bytes)
+            finally:
+                child.kill()  # an interrupted wait leaves nothing running
+                child.wait()
             _answer(_text(out), request.model, child.returncode, _text(err))
     return load(path)
 
@@ -149,7 +162,7 @@ def capture_many(
 
 def _start_server() -> subprocess.Popen[str]:
     _need_torch()
-    cache_folder().mkdir(parents=True, exist_ok=True)
+    _make_folder(cache_folder())
     return subprocess.Popen(
         [sys.executable, *_WORKER, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True,

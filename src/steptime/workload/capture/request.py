@@ -4,9 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 
-from steptime.errors import InputError
+from steptime.errors import InputError, UnknownNameError
+
+TASKS = ("train", "infer")
+ATTENTIONS = ("sdpa", "eager")
+INPUT_DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+)
+
+
+def check_choices(*, attention: str, input_dtype: str, freeze: str) -> None:
+    """Refuse options of a capture that mean nothing.
+
+    Raises
+    ------
+    InputError
+        Naming what is possible.
+    """
+    if attention not in ATTENTIONS:
+        raise UnknownNameError("attention", attention, ATTENTIONS, f"Known are {', '.join(ATTENTIONS)}.")
+    if input_dtype not in INPUT_DTYPES:
+        raise UnknownNameError(
+            "input dtype", input_dtype, INPUT_DTYPES, f"Known are {', '.join(INPUT_DTYPES)}."
+        )
+    try:
+        re.compile(freeze)
+    except re.error as error:
+        raise InputError(f"'{freeze}' is no regular expression for --freeze: {error}.") from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +79,9 @@ class CaptureRequest:
             or any(d < 1 for d in self.input_shape)
         ):
             raise InputError("Image size, sequence length, LoRA rank and input shape cannot be negative.")
+        check_choices(attention=self.attention, input_dtype=self.input_dtype, freeze=self.freeze)
+        if self.task not in TASKS:
+            raise UnknownNameError("task", self.task, TASKS, f"A capture is for {' or '.join(TASKS)}.")
 
     def to_json(self) -> str:
         """Return the request as JSON."""

@@ -132,11 +132,17 @@ def _huggingface(name: str, request: CaptureRequest) -> Built:
 
 def _factory(name: str, request: CaptureRequest) -> Built:
     where, _, attribute = name.rpartition(":")
+    if not where or not attribute:
+        raise InputError(f"'{name}' names no factory: write file.py:factory or package.module:factory.")
     module_of_user = _load_user_module(where)
     if not hasattr(module_of_user, attribute):
         names = [n for n in vars(module_of_user) if not n.startswith("_")]
         raise UnknownNameError(f"name in {where}", attribute, names)
     made = getattr(module_of_user, attribute)
+    if not callable(made):
+        raise InputError(
+            f"{name} is a {type(made).__name__}; name a torch.nn.Module or a function that makes one."
+        )
     if not isinstance(made, torch.nn.Module):
         made = _on_meta(made)
     module, make = made if isinstance(made, tuple) else (made, getattr(module_of_user, "make_inputs", None))

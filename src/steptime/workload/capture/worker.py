@@ -112,8 +112,16 @@ def _cast_inputs(inputs: Any, precision: str) -> Any:
 
 def _where_in_user_code(error: BaseException) -> str:
     """Point at the deepest frame outside torch and steptime."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" at {Path(error.filename).name}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not re.search(r"[/\\](torch|steptime)[/\\]", f.filename)]
+    own = [
+        f
+        for f in frames
+        if not re.search(
+            r"[/\\](torch|steptime|lib[/\\]python3[^/\\]*(?![/\\]site-packages))[/\\]|^<", f.filename
+        )
+    ]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].line})" if own else ""
 
 
@@ -143,7 +151,7 @@ def run(request: CaptureRequest, output: Path) -> int:
     logging.disable(logging.WARNING)
     try:
         save(capture_here(request), output)
-    except Exception as error:  # whatever user code raises becomes one sentence
+    except (Exception, SystemExit) as error:  # whatever user code raises becomes one sentence
         told = explain_failure(error, request.model)
         kind = "InputError" if isinstance(told, InputError) else "CaptureError"
         print(json.dumps({"error": kind, "message": str(told)}), flush=True)  # noqa: T201  # the parent reads it

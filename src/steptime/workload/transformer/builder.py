@@ -77,7 +77,13 @@ def build_transformer(
     for batch in _BATCHES:
         shape = Shape(batch=batch, tokens=tokens, cached=context_len if task == "decode" else 0, attention=attention,
                       lora_rank=lora_rank, trains_base=not lora_rank)  # fmt: skip
-        trace, parameters = _trace(config, shape, trains=task == "train", precision=precision)
+        try:
+            trace, parameters = _trace(config, shape, trains=task == "train", precision=precision)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"The configuration of type '{config.get('model_type')}' describes no model that can be built "
+                f"({type(error).__name__}: {error}): compare its fields with a published one."
+            ) from None
         traces.append(trace)
     workload = merge(
         traces, _BATCHES, model=name or str(config.get("model_type")), task=task, precision=precision,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.errors import InputError
+from steptime.workload.transformer.checked import check_sizes
 
 Config = Mapping[str, Any]
 
@@ -49,7 +50,9 @@ def find_config(name: str) -> tuple[Config, str] | None:
         When a path is given and holds no configuration.
     """
     path = Path(name.removeprefix("hf/"))
-    if path.suffix == ".json" or path.is_dir():
+    if name and path.is_dir() and not (path / "config.json").is_file():
+        raise InputError(f"The folder {name} holds no config.json, so it names no model.")
+    if name and (path.suffix == ".json" or path.is_dir()):
         return _read(path / "config.json" if path.is_dir() else path)
     configs, names = _bundled()
     found = names.get(_plain(name))
@@ -63,6 +66,7 @@ def _read(path: Path) -> tuple[Config, str]:
         raise InputError(f"{path} cannot be read as a configuration: {error}.") from None
     if not isinstance(content, dict) or "model_type" not in content:
         raise InputError(f"{path} is no Hugging Face configuration: it has no 'model_type'.")
+    check_sizes(content, str(path))
     return content, path.parent.name if path.stem == "config" and path.parent.name else path.stem
 
 
