@@ -44,11 +44,11 @@ def test_a_full_fine_tune_of_70b_is_two_answers(precision: str, states_gb: float
     assert states / GB == pytest.approx(states_gb, rel=0.005)
 
 
-def test_eight_bit_checkpoints_and_serving_are_not_guessed() -> None:
+def test_weights_and_cache_of_an_inference_are_told_apart() -> None:
     """U029, https://github.com/huggingface/accelerate/issues/3297: an estimate for an FP8 checkpoint far from use.
 
-    An engine fills the card with its cache on purpose; what one request needs is weights, keys and values. The
-    cache goes by tokens and keeps its dtype apart from the weights'.
+    An engine fills the card with its cache on purpose; what one request needs is weights, keys and values, each in
+    its dtype. Held here for 16 bits; weights that are stored in fp8 are not predicted yet (fp8 casts wider ones).
     """
     short, long = (
         ask("llama-3-8b", "h100 sxm", task="prefill", batch=1, seq_len=s, precision="bf16").memory.parts
